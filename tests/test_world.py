@@ -249,8 +249,7 @@ def test_worlds_are_shared_and_referenced() -> None:
     """One object a key, however it is asked for; a pickle holds the key only."""
     world = get_world("train", 11)
     assert get_world("train", seed=11) is get_world("train", int(np.int64(11))) is world
-    assert world == generate_world("train", 11) and hash(world) == hash(generate_world("train", 11))
-    assert world != generate_world("train", 12) and world != "train"
+    assert dump_world(world) == dump_world(generate_world("train", 11)) != dump_world(generate_world("train", 12))
     text = pickle.dumps(world)
     assert len(text) < 100 and pickle.loads(text) is world
     assert copy.copy(world) is copy.deepcopy(world) is world
@@ -277,7 +276,7 @@ def test_test_split_is_the_frozen_file(frozen: Path) -> None:
     """The test split is read, never drawn."""
     world = generate_world("test", 5)
     frozen.write_text(dump_world(world), encoding="utf-8")
-    assert get_world("test", 5) == world
+    assert dump_world(get_world("test", 5)) == dump_world(world)
     assert pickle.loads(pickle.dumps(world)) is get_world("test", 5)
     with pytest.raises(ConfigurationError, match="one world, 5, not 6"):
         get_world("test", 6)
@@ -308,7 +307,7 @@ def test_file_round_trip(split: Split) -> None:
     world = generate_world(split, 3)
     text = dump_world(world)
     again = parse_world(text)
-    assert again == world and dump_world(again) == text
+    assert dump_world(again) == text
     assert again.seasons["double"].games == world.seasons["double"].games
     assert text.isascii() and len(text.splitlines()) > 190 + 380 + 60 + 20
 

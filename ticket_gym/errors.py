@@ -81,3 +81,15 @@ class RunMismatchError(RunError):
 
 class RunWriteError(RunError):
     """The run folder cannot be written (full disk, read-only); what had been written stays as it was."""
+
+
+class RunInterruptedError(RunError):
+    """A run was stopped from outside and can be continued.
+
+    Attributes:
+        signal: Number of the signal; shells expect 128 more as the exit status.
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from ticket_gym.agents import Agent, Turn
-from ticket_gym.errors import EngineError
+from ticket_gym.errors import ContextOverflowError, EngineError
 from ticket_gym.records import CallRecord, Trajectory, Usage
 from ticket_gym.request import Task
 from ticket_gym.session import Observation, Session
@@ -34,6 +34,8 @@ async def play_episode(
     error = None
     try:
         await _play(session, agent, seed, log)
+    except ContextOverflowError:
+        session.finish(StopReason.CONTEXT_OVERFLOW)
     except EngineError as problem:
         error = str(problem)
         session.finish(StopReason.ENGINE_ERROR)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ticket_gym.codec import Codec, get_codec
 from ticket_gym.errors import ConfigurationError, ToolError
@@ -67,8 +67,7 @@ class Settings:
         return get_source(self.split, self.seed, self.templates, self.stream, self.codec().city_groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What a call leads to.
 
     Attributes:

@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ticket_gym.errors import ToolError
 from ticket_gym.state import State
@@ -65,8 +65,7 @@ class Scene:
     user: User
 
 
-@dataclass(frozen=True, slots=True)
-class UserInfo:
+class UserInfo(NamedTuple):
     """Who the user is, what is left (minor units) and what is booked."""
 
     user: int
@@ -75,8 +74,7 @@ class UserInfo:
     bookings: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GamePage:
+class GamePage(NamedTuple):
     """One page of a list of games; empty past the end, with the true totals."""
 
     games: tuple[int, ...]
@@ -85,8 +83,7 @@ class GamePage:
     total_games: int
 
 
-@dataclass(frozen=True, slots=True)
-class Purchase:
+class Purchase(NamedTuple):
     """A ticket bought: its price and what is left, in minor units."""
 
     game: int
@@ -94,15 +91,13 @@ class Purchase:
     balance: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leaderboard:
+class Leaderboard(NamedTuple):
     """The standings of a past year, first team first."""
 
     year: int
 
 
-@dataclass(frozen=True, slots=True)
-class Weekday:
+class Weekday(NamedTuple):
     """A day of the week, Monday is 0."""
 
     day: int

@@ -1,5 +1,6 @@
 """Words of the house: languages, splits, tool calls, why an episode ended."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,6 +61,12 @@ class ToolCall:
     def to_action(self) -> dict[str, object]:
         """The plain form `{"name": ..., "arguments": ...}` that `env.step` takes."""
         return {"name": self.name, "arguments": self.arguments}
+
+    def to_message(self) -> dict[str, object]:
+        """The call as it stands in an assistant message; arguments that are a text already are not encoded again."""
+        written = self.arguments
+        text = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": text}}
 
     @classmethod
     def from_action(cls, action: object) -> "ToolCall":

@@ -197,16 +197,6 @@ class World(_Shared):
         """Pickle the key only."""
         return get_world, (self.split, self.seed)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether every fact is the same."""
-        if not isinstance(other, World):
-            return NotImplemented
-        return self is other or dump_world(self) == dump_world(other)
-
-    def __hash__(self) -> int:
-        """Hash of the key."""
-        return hash((self.split, self.seed))
-
 
 def get_world(split: Split, seed: int) -> World:
     """The world of this seed, made at the first call and then shared.

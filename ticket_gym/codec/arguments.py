@@ -23,8 +23,10 @@ def read_object(arguments: object, repairs: list[str]) -> dict[Any, Any]:
     Raises:
         ToolError: `malformed_call`.
     """
+    if isinstance(arguments, dict):
+        return arguments
     if isinstance(arguments, Mapping):
-        return arguments if isinstance(arguments, dict) else dict(arguments)
+        return dict(arguments)
     for repair in ("json_text", "doubly_encoded"):
         if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
             repairs.append("no_arguments")

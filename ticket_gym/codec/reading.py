@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ticket_gym.codec.arguments import (
     T,
@@ -18,8 +18,7 @@ from ticket_gym.tools import ORDERS, PARAMETERS, Parameter, ValueKind
 from ticket_gym.types import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCall:
+class ParsedCall(NamedTuple):
     """A call as the tools take it.
 
     Attributes:
@@ -63,9 +62,9 @@ class CallReader:
             "order": _names({orders[order]: order for order in ORDERS}, "invalid_argument", "choice"),
         }
 
-    def tool_named(self, name: str) -> Tool | None:
-        """The canonical tool behind a localised name."""
-        return self._tools.get(name)
+    def tool_named(self, name: object) -> Tool | None:
+        """The canonical tool behind a localised name; none for what is no text."""
+        return self._tools.get(name) if isinstance(name, str) else None
 
     def parse(self, name: str, arguments: object) -> ParsedCall:
         """Read a call; harmless slips are mended and recorded.
@@ -73,7 +72,7 @@ class CallReader:
         Raises:
             ToolError: The call cannot be read; see `ERROR_CODES`.
         """
-        tool = self._tools.get(name)
+        tool = self.tool_named(name)
         if tool is None:
             raise ToolError("unknown_tool", tool=name) if name else ToolError("malformed_call")
         repairs: list[str] = []
@@ -84,7 +83,7 @@ class CallReader:
             if local not in parameters:
                 raise ToolError("unexpected_argument", parameter=local)
             canonical, parameter = parameters[local]
-            if value is None or (value == "" and not parameter.required):
+            if value is None or (isinstance(value, str) and not value and not parameter.required):
                 repairs.append("empty_value")
             else:
                 values[canonical] = self._read(canonical, parameter.kind, value, repairs)

@@ -28,7 +28,10 @@ def amount(cents: int, currency: str) -> str:
 
 def quote(value: object) -> str:
     """A value as a message quotes it: short, and free of lone surrogates, which no UTF-8 file could hold."""
-    text = str(value).encode("utf-8", "replace").decode("utf-8")
+    try:
+        text = str(value).encode("utf-8", "replace").decode("utf-8")
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a value nested too deeply
+        return "…"
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"
 
 
@@ -122,6 +125,6 @@ def _game_texts(renderer: Renderer, world: World, season: Season) -> list[str]:
     return [renderer.game_text(season, number) for number in range(len(season.games))]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _leaderboard_text(renderer: Renderer, world: World, year: int) -> str:
     return renderer.leaderboard_text(world, year)
