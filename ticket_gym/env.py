@@ -19,7 +19,10 @@ from ticket_gym.spaces import Call, ToolCallSpace, UnicodeText
 from ticket_gym.tasks import Diagnosis, Stream
 from ticket_gym.types import Argument, Language, Split, ToolCall
 
-UNLIMITED_RANGE = 2**31
+BLOCKS = 2**24
+"""Worlds of an unlimited split that requests are drawn from."""
+DRAWS_PER_BLOCK = 64
+"""Requests drawn before another world is taken: making a world costs as much as a hundred requests."""
 """How many tasks of an unlimited split `reset` draws from."""
 
 PlayedCall = tuple[str, str | None, str | None]
@@ -87,8 +90,8 @@ class TicketBenchEnv(gym.Env[str, Call]):
             require_response=require_response,
             stream=Stream(paraphrases, other_cities, unaffordable),
         )
-        size = self._session.source.size
-        self._range = UNLIMITED_RANGE if size is None else size
+        self._first = 0
+        self._draws_left = 0
         self._calls: list[PlayedCall] = []
         self._transcript: list[str] = []
         self.action_space = ToolCallSpace(_get_arguments(self._session.codec))
@@ -134,8 +137,9 @@ class TicketBenchEnv(gym.Env[str, Call]):
         task = self._named_task(options) if options else None
         if seed is not None:
             super().reset(seed=seed)
+            self._draws_left = 0
         if task is None:
-            task = self._session.source.at(int(self.np_random.random() * self._range))
+            task = self._draw_task()
         text = self._session.reset(task)
         self._calls = []
         if self.render_mode is not None:
@@ -181,6 +185,16 @@ class TicketBenchEnv(gym.Env[str, Call]):
         if self.render_mode is None:
             gym.logger.warn("render() needs a render_mode, given to gym.make(): ansi or human")
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    def _draw_task(self) -> Task:
+        source, rng = self._session.source, self.np_random
+        if source.size is not None:
+            return source.at(int(rng.random() * source.size))
+        if self._draws_left == 0:
+            self._first = int(rng.random() * BLOCKS) * source.block
+            self._draws_left = DRAWS_PER_BLOCK
+        self._draws_left -= 1
+        return source.at(self._first + int(rng.random() * source.block))
 
     def _named_task(self, options: Mapping[str, Any]) -> Task:
         if not isinstance(options, Mapping) or len(options) != 1 or not options.keys() <= {"query", "index"}:
