@@ -1,5 +1,6 @@
 # make benchmark   play all queries with the oracle and print the score table
 # make test        the tests, without the slow ones (all of them: make test ARGS='-m ""')
+# make test-models the tests that need torch, transformers and TRL (a large download)
 # make check       style, formatting, types and the floors
 # make format      mend what ruff can mend
 # make clean       remove everything that was made here, .venv included
@@ -10,10 +11,12 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 BIN := $(VENV)/bin
-CODE := $(wildcard ticket_gym tests baselines .ci)
+TORCH ?= torch==2.13.0
+MODEL_TESTS := tests/test_transformers_engine.py tests/test_training.py tests/test_trl.py
+CODE := $(wildcard ticket_gym tests baselines benchmarks .ci)
 
 .NOTPARALLEL:
-.PHONY: benchmark test check format clean
+.PHONY: benchmark test test-models check format clean
 .SECONDARY:
 
 benchmark: $(VENV)/.installed-eval
@@ -21,6 +24,10 @@ benchmark: $(VENV)/.installed-eval
 
 test: $(VENV)/.installed-test
 	$(BIN)/pytest -n auto -m "not slow" $(ARGS)
+
+# One thread: these models are so small that several would only wait for each other.
+test-models: $(VENV)/.installed-models
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(MODEL_TESTS) $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(CODE)
@@ -35,6 +42,12 @@ format: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first: what is asked for alone can be a build without CUDA, what a dependency asks for never is.
+$(VENV)/.installed-models: pyproject.toml $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,train]'
+	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'

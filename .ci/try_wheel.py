@@ -5,12 +5,12 @@ can be found: `python -I try_wheel.py CHECKOUT/assets`.
 """
 
 import sys
-from numbers import Real
 from pathlib import Path
 
 import gymnasium as gym
 
 import ticket_gym
+from ticket_gym.agents import ScriptedAgent
 
 LANGUAGES = ("pt", "fr", "de", "es", "it", "en")
 
@@ -33,7 +33,7 @@ def check_assets(source: Path, installed: Path) -> int:
 
 
 def play(language: str) -> float:
-    """Answer one query of `language` at once, without buying anything.
+    """Play one query of `language` to its end with the scripted expert, through the environment.
 
     Returns:
         The reward.
@@ -42,14 +42,20 @@ def play(language: str) -> float:
         SystemExit: The episode does not begin or end as it must.
     """
     env = gym.make(f"ticket_gym:TicketBench-{language}-v0")
-    observation, info = env.reset(seed=0)
-    if not isinstance(observation, str) or not observation:
-        raise SystemExit(f"{language}: the first observation is not a text: {observation!r}")
-    _, reward, terminated, truncated, _ = env.step({"name": "respond", "arguments": {"content": "OK"}})
+    observation, info = env.reset(options={"query": "t07-01"})
+    player = ScriptedAgent("expert").start(env.unwrapped.session, seed=0)  # type: ignore[attr-defined]
+    call, reward, terminated, truncated = player.next_call(None), 0.0, False, False
+    while not (terminated or truncated):
+        answer = {"name": "respond", "arguments": {"content": call}}
+        action = answer if isinstance(call, str) else call.to_action()
+        observation, step_reward, terminated, truncated, info = env.step(action)
+        reward = float(step_reward)
+        if not terminated:
+            call = player.next_call(observation)
     env.close()
-    if not terminated or truncated or not isinstance(reward, Real):
+    if reward != 1.0 or truncated or not info["success"]:
         raise SystemExit(f"{language}: {reward=} {terminated=} {truncated=} {info=}")
-    return float(reward)
+    return reward
 
 
 def main() -> None:

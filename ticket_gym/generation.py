@@ -169,13 +169,14 @@ def _draw_days(rng: np.random.Generator, rounds: Ints) -> Ints:
     draws = rng.random((count, _GAMES_A_ROUND))
     days = _FRIDAY + np.searchsorted(_WEEKEND_DAYS, draws, side="right")
     days[midweek] = np.searchsorted(_MIDWEEK_DAYS, draws[midweek], side="right")
-    days += _draw_weeks(rng, count)[:, None]
-    last = np.zeros(TEAM_COUNT, dtype=np.int64)
-    for teams, day in zip(rounds, days, strict=True):
-        # A midweek round right after a weekend one: who played on Sunday or Monday plays later in the week.
-        np.maximum(day, last[teams].max(axis=1) + _REST_DAYS, out=day)
-        last[teams] = day[:, None]
-    return days
+    rows: list[list[int]] = (days + _draw_weeks(rng, count)[:, None]).tolist()
+    free = [0] * TEAM_COUNT
+    for games, row in zip(rounds.tolist(), rows, strict=True):
+        for number, (home, away) in enumerate(games):
+            # A midweek round right after a weekend one: who played on Sunday or Monday plays later in the week.
+            row[number] = max(row[number], free[home], free[away])
+            free[home] = free[away] = row[number] + _REST_DAYS
+    return np.array(rows, dtype=np.int64)
 
 
 def _draw_weeks(rng: np.random.Generator, rounds: int) -> Ints:
@@ -183,7 +184,7 @@ def _draw_weeks(rng: np.random.Generator, rounds: int) -> Ints:
     first = rounds // 2 + (rounds % 2 if rng.random() < 0.5 else 0)
     weeks = []
     for span, share in zip(_WEEKS_OF_HALF, (first, rounds - first), strict=True):
-        rank = rng.random(len(span)) + np.isin(span, _BREAK_WEEKS)
+        rank = rng.random(len(span)) + np.array([week in _BREAK_WEEKS for week in span])
         open_weeks = span.start + np.sort(np.argsort(rank, kind="stable")[:_OPEN_WEEKS])
         edges = np.arange(share + 1) * _OPEN_WEEKS // share
         weeks.append(open_weeks[edges[:-1] + (rng.random(share) * np.diff(edges)).astype(np.int64)])

@@ -1,6 +1,5 @@
 """What plays an episode: an agent is asked for one turn after another."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,7 +32,9 @@ class Player(Protocol):
         """The next message, given the conversation so far.
 
         Raises:
+            ContextOverflowError: The conversation no longer fits the model's context window.
             EngineError: No message could be had, after all retries.
+            EngineSetupError: No episode could ever be played; it stops the run.
         """
 
 
@@ -58,5 +59,4 @@ class Agent(Protocol):
 
 def call_message(call: ToolCall) -> Message:
     """A tool call as it stands in an assistant message."""
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return call.to_message()

@@ -61,26 +61,37 @@ class Desk:
         result = yield from self.call("get_user_info")
         return result[self._key["favourite_team"]], _amount(result[self._key["balance"]])
 
+    def page(self, number: int, filters: Mapping[str, object]) -> Generator[ToolCall, str, tuple[list[Listed], int]]:
+        """One page of a list of games, and how many pages there are. The first page is asked for without a number."""
+        key = self._key
+        turned = {"page": number} if number > 1 else {}
+        result = yield from self.call("list_games", **turned, **filters)
+        games = [
+            Listed(
+                game[key["id"]],
+                game[key["home_team"]],
+                game[key["away_team"]],
+                game[key["date"]],
+                _amount(game[key["price"]]),
+            )
+            for game in result[key["games"]]
+        ]
+        return games, result[key["total_pages"]]
+
     def games(self, **filters: object) -> Generator[ToolCall, str, list[Listed]]:
         """All pages of a list of games, by date."""
-        games: list[Listed] = []
-        page, pages = 1, 1
-        key = self._key
-        while page <= pages:
-            result = yield from self.call("list_games", page=page, **filters)
-            pages = result[key["total_pages"]]
-            games += [
-                Listed(
-                    game[key["id"]],
-                    game[key["home_team"]],
-                    game[key["away_team"]],
-                    game[key["date"]],
-                    _amount(game[key["price"]]),
-                )
-                for game in result[key["games"]]
-            ]
-            page += 1
+        games, pages = yield from self.page(1, filters)
+        for number in range(2, pages + 1):
+            more, _ = yield from self.page(number, filters)
+            games += more
         return games
+
+    def falls_on(self, date: str, days: str | None) -> Generator[ToolCall, str, bool]:
+        """Whether a date is one of these days of the week; None for any day, which needs no call."""
+        if days is None:
+            return True
+        result = yield from self.call("get_weekday_from_date", date=date)
+        return self._weekdays[result[self._key["weekday"]]] in DAY_GROUPS[days]
 
     def named_teams(self, opponent: Opponent) -> Generator[ToolCall, str, set[str]]:
         """The teams that a leaderboard condition names."""
@@ -122,6 +133,17 @@ def play_request(codec: Codec, wanted: Constraints, *, mind_price: bool = True) 
         mind_price: Whether the price decides; otherwise the first games by date are taken.
     """
     desk = Desk(codec)
+    chosen, _ = yield from choose_games(desk, codec, wanted, mind_price=mind_price)
+    bought = 0
+    for game in chosen:
+        bought += yield from desk.buy(game)
+    return str(bought)
+
+
+def choose_games(
+    desk: Desk, codec: Codec, wanted: Constraints, *, mind_price: bool = True
+) -> Generator[ToolCall, str, tuple[list[Listed], Decimal]]:
+    """The games that a request asks for, and the balance; the cheapest ones may cost more than that."""
     games, balance = yield from _matching(desk, codec, wanted)
     if wanted.select == "all":
         chosen = _payable(games, balance)
@@ -132,10 +154,7 @@ def play_request(codec: Codec, wanted: Constraints, *, mind_price: bool = True) 
     else:
         affordable = [game for game in games if game.price <= balance]
         chosen = sorted(affordable, key=lambda game: game.price, reverse=True)[: wanted.count]
-    bought = 0
-    for game in chosen:
-        bought += yield from desk.buy(game)
-    return str(bought)
+    return chosen, balance
 
 
 def _matching(desk: Desk, codec: Codec, wanted: Constraints) -> Generator[ToolCall, str, tuple[list[Listed], Decimal]]:
@@ -157,6 +176,54 @@ def _matching(desk: Desk, codec: Codec, wanted: Constraints) -> Generator[ToolCa
     if wanted.days is not None:
         games = yield from desk.on_days(games, DAY_GROUPS[wanted.days])
     return games, balance
+
+
+def play_expert(codec: Codec, wanted: Constraints, seed: int) -> Play:
+    """Does everything right with few calls: a short example to imitate.
+
+    The list of games is asked for in the order in which the request wants them, page after page only as needed, and a
+    day of the week is looked up only for a game that fits in every other respect.
+    """
+    desk = Desk(codec)
+    team, balance = None, None
+    if wanted.favourite or wanted.select != "cheapest":
+        team, balance = yield from desk.user()
+    filters: dict[str, object] = {}
+    if wanted.favourite:
+        filters["team"] = team
+    if wanted.city is not None:
+        filters["city"] = codec.city_name(wanted.city)
+    if wanted.select != "all":
+        filters["order_by"] = codec.texts.tools["list_games"].parameters["order_by"].values["price"]
+    if wanted.select == "most_expensive_affordable":
+        filters["descending"] = True
+    named = None if wanted.opponent is None else (yield from desk.named_teams(wanted.opponent))
+    chosen: list[Listed] = []
+    page, pages = 1, 1
+    while page <= pages and len(chosen) != wanted.count:
+        games, pages = yield from desk.page(page, filters)
+        for game in games:
+            if len(chosen) == wanted.count:
+                break
+            if _fits(game, wanted, team, named, balance) and (yield from desk.falls_on(game.date, wanted.days)):
+                chosen.append(game)
+                balance = None if balance is None else balance - game.price
+        page += 1
+    bought = 0
+    for game in chosen:
+        bought += yield from desk.buy(game)
+    return str(bought)
+
+
+def _fits(game: Listed, wanted: Constraints, team: str | None, named: set[str] | None, balance: Decimal | None) -> bool:
+    """Whether a game satisfies every constraint but the day of the week; what is None does not matter."""
+    own = team if wanted.favourite else None
+    return (
+        (not wanted.away or game.away == team)
+        and (wanted.half is None or (int(game.date[5:7]) > 6) == (wanted.half == 2))
+        and (named is None or _other(game, own) in named)
+        and (balance is None or game.price <= balance)
+    )
 
 
 def _payable(games: list[Listed], balance: Decimal) -> list[Listed]:
@@ -235,6 +302,7 @@ def _careless(category: Category) -> Callable[[Codec, Constraints, int], Play]:
 
 SCRIPTS: Mapping[str, Callable[[Codec, Constraints, int], Play]] = {
     "oracle": play_oracle,
+    "expert": play_expert,
     "do_nothing": play_nothing,
     "random": play_random,
     "careless_semester": _careless("S"),

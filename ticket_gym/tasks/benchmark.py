@@ -16,7 +16,8 @@ import numpy as np
 from ticket_gym.errors import AssetError
 from ticket_gym.locale import ASSETS
 from ticket_gym.request import Constraints, Opponent, Task
-from ticket_gym.tasks.sampler import Kind, enumerate_requests, is_sound, shuffled
+from ticket_gym.tasks.filters import build_masks, index_season
+from ticket_gym.tasks.sampler import Kind, enumerate_requests, find_expected, shuffled
 from ticket_gym.tasks.templates import TEMPLATES
 from ticket_gym.types import SEASON_KINDS, SeasonKind
 from ticket_gym.world import USER_COUNT, World, dump_world, generate_world, get_world
@@ -184,6 +185,8 @@ def _fill(
     also that no other of them is answered by the same games.
     """
     template = TEMPLATES[name]
+    schedule = world.seasons[season]
+    index = index_season(schedule)
     siblings = [task for task in drawn if task.template == name and task.season == season]
     answers = {task.expected for task in siblings if task.solvable and not template.favourite}
     most = -(-len(TEMPLATES) * QUERIES_PER_TEMPLATE // USER_COUNT)
@@ -193,7 +196,8 @@ def _fill(
         for wanted in shuffled(enumerate_requests(name, world, BENCHMARK_CITIES), rng):
             if wanted in asked:
                 continue
-            expected = is_sound(template, kind, world, world.seasons[season], world.users[user], wanted)
+            masks = build_masks(world, schedule, world.users[user], wanted)
+            expected = find_expected(template, kind, index, world.users[user], masks)
             if expected is not None and expected not in answers:
                 turns[user] += 1
                 return Task("", name, "test", world.seed, season, user, wanted, expected)

@@ -1,18 +1,31 @@
 """Draws requests that hold the house rules: no idle constraint, near misses, prices that bite.
 
-The rules (see `is_sound`) make every careless reading wrong. They are checked on each candidate with the vectorised
-solver, and candidates are drawn until one holds them.
+The rules (see `find_expected`) make every careless reading wrong. They are checked on each candidate with the
+vectorised solver, and candidates are drawn until one holds them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
+from random import Random
 from typing import Literal, TypeVar, overload
 
 import numpy as np
 
 from ticket_gym.request import DAY_GROUPS, Constraints, Opponent, OpponentKind
-from ticket_gym.tasks.filters import build_masks, choose, combine, purchases
+from ticket_gym.tasks.filters import (
+    Filter,
+    Games,
+    Index,
+    build_team_masks,
+    choose,
+    combine,
+    face,
+    index_season,
+    opponents,
+    union,
+)
 from ticket_gym.tasks.templates import TEMPLATES, Template
 from ticket_gym.world import Season, User, World
 
@@ -43,7 +56,7 @@ def draw_request(
     season: Season,
     user: User,
     cities: tuple[tuple[int, ...], ...],
-    rng: np.random.Generator,
+    rng: Random,
     tries: int,
 ) -> Draw | None:
     """Draw a sound request of a template for a user.
@@ -62,17 +75,23 @@ def draw_request(
         The request, or None when no candidate was sound.
     """
     template = TEMPLATES[name]
-    for wanted in _draws(enumerate_requests(name, world, cities), rng, tries):
-        expected = is_sound(template, kind, world, season, user, wanted)
+    index = index_season(season)
+    affordable = index.affordable(user.balance)
+    requests = enumerate_requests(name, world, cities)
+    candidates = list_candidates(requests, world, season, user)
+    for place in walk(len(requests), rng, tries):
+        if not could_be_sound(template, kind, candidates.match(place), affordable):
+            continue
+        expected = find_expected(template, kind, index, user, candidates.masks(place))
         if expected is not None:
-            return Draw(wanted, expected)
+            return Draw(requests[place], expected)
     return None
 
 
-def is_sound(
-    template: Template, kind: Kind, world: World, season: Season, user: User, wanted: Constraints
+def find_expected(
+    template: Template, kind: Kind, index: Index, user: User, masks: Mapping[Filter, Games]
 ) -> tuple[int, ...] | None:
-    """The expected bookings of a candidate if it holds every rule for its kind, else None.
+    """The expected bookings of a candidate, given as its masks, if it holds every rule for its kind, else None.
 
     - solvable: everything expected can be paid; overlooking any one constraint leads to other bookings (half and days
       of a request for one away match aside, which only unsolvable requests put to the test); where the price
@@ -81,37 +100,39 @@ def is_sound(
     - near_miss: nothing matches, and without some one constraint something would.
     - unaffordable: a single game is wanted, exists, and costs more than the balance.
     """
-    masks = build_masks(world, season, user, wanted)
-    matching = combine(season, masks)
+    matching = combine(index, masks)
+    if not could_be_sound(template, kind, matching, index.affordable(user.balance)):
+        return None
     if kind == "near_miss":
-        missed = len(matching) == 0 and any(len(combine(season, masks, name)) for name in masks)
-        return () if missed else None
+        return () if any(combine(index, masks, name) for name in masks) else None
     if kind == "unaffordable":
-        beyond = wanted.count == 1 and len(matching) > 0 and int(season.price[matching].min()) > user.balance
-        return () if beyond and (wanted.select != "all" or len(matching) == 1) else None
-    count = wanted.count
-    if template.priced:
-        if len(matching) <= (count or 1):
-            return None
-        if wanted.select == "most_expensive_affordable" and season.price[matching].max() <= user.balance:
-            return None
-    elif count is None:
-        if not EVERY_COUNT[0] <= len(matching) <= EVERY_COUNT[1]:
-            return None
-    elif len(matching) != count:
+        return ()
+    select, count = template.select, template.count
+    bought = choose(index, matching, user.balance, select, count)
+    if bought.bit_count() != (matching.bit_count() if count is None else count):
         return None
-    expected = choose(season, matching, user.balance, wanted)
-    if len(expected) != (len(matching) if count is None else count):
-        return None
-    if template.priced and purchases(season, matching[:count], user.balance) == expected:
+    if template.priced and index.are_first(bought, matching):
         return None
     strict = template.priced or count is None
     for name in masks:
-        if not strict and name != "city":
-            continue
-        if choose(season, combine(season, masks, name), user.balance, wanted) == expected:
+        tested = strict or name == "city"
+        if tested and choose(index, combine(index, masks, name), user.balance, select, count) == bought:
             return None
-    return expected
+    return index.list_ids(bought)
+
+
+def could_be_sound(template: Template, kind: Kind, matching: Games, affordable: Games) -> bool:
+    """The part of the rules that the matching games alone decide: most candidates fail here, at little cost."""
+    if kind == "near_miss":
+        return not matching
+    if kind == "unaffordable":
+        single = template.select != "all" or matching.bit_count() == 1
+        return template.count == 1 and single and matching != 0 and not matching & affordable
+    number = matching.bit_count()
+    if template.priced:
+        bites = template.select != "most_expensive_affordable" or matching & ~affordable != 0
+        return bites and number > (template.count or 1)
+    return EVERY_COUNT[0] <= number <= EVERY_COUNT[1] if template.count is None else number == template.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +183,72 @@ def enumerate_requests(name: str, world: World, cities: tuple[tuple[int, ...], .
     )
 
 
-@lru_cache(maxsize=256)
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The masks of every request of a template, in the order of its `Requests`."""
+
+    fixed: dict[Filter, Games]
+    choices: dict[Filter, tuple[Games, ...]]
+    everything: Games
+
+    def match(self, place: int) -> Games:
+        """The games that match the request at this place."""
+        games = self.everything
+        for choices in self.choices.values():
+            place, number = divmod(place, len(choices))
+            games &= choices[number]
+        return games
+
+    def masks(self, place: int) -> dict[Filter, Games]:
+        """The masks of the request at this place, as `build_masks` makes them."""
+        masks = self.fixed.copy()
+        for name, choices in self.choices.items():
+            place, number = divmod(place, len(choices))
+            masks[name] = choices[number]
+        return masks
+
+
+def list_candidates(requests: Requests, world: World, season: Season, user: User) -> Candidates:
+    """The masks of every request for a user in a season."""
+    index, template = index_season(season), requests.template
+    fixed = build_team_masks(index, user, template)
+    choices: dict[Filter, tuple[Games, ...]] = {}
+    if template.city:
+        choices["city"] = tuple(union(index.home, city) for city in requests.cities if city is not None)
+    if template.half:
+        choices["half"] = tuple(index.halves[half] for half in requests.halves if half is not None)
+    if template.days:
+        choices["days"] = tuple(index.days[days] for days in requests.days if days is not None)
+    if template.opponent is not None:
+        sides = list_sides(template.opponent, world, season)
+        if template.favourite:
+            trips = index.away[user.favourite]
+            choices["opponent"] = tuple(face(trips, visitors, hosts) for visitors, hosts in sides)
+        else:
+            choices["opponent"] = tuple(visitors for visitors, _ in sides)
+    return Candidates(fixed, choices, combine(index, fixed))
+
+
+@lru_cache(maxsize=128)
 def list_opponents(kind: OpponentKind, world: World) -> tuple[Opponent, ...]:
     """The leaderboard conditions that can be drawn: clear-cut top groups, or figures from the upper half's up."""
-    opponents = []
+    conditions = []
     for year, rows in world.standings.items():
         if kind == "top":
             sizes = [n for n in TOP_SIZES if rows[n - 1].points > rows[n].points]
-            opponents += [Opponent("top", n, year) for n in sizes]
+            conditions += [Opponent("top", n, year) for n in sizes]
             continue
         figures = sorted((row.points if kind == "points_over" else row.goals_scored for row in rows), reverse=True)
-        opponents += [Opponent(kind, x, year) for x in range(figures[len(figures) // 2], figures[0] + 1)]
-    return tuple(opponents)
+        conditions += [Opponent(kind, x, year) for x in range(figures[len(figures) // 2], figures[0] + 1)]
+    return tuple(conditions)
+
+
+@lru_cache(maxsize=256)
+def list_sides(kind: OpponentKind, world: World, season: Season) -> tuple[tuple[Games, Games], ...]:
+    """For each condition of `list_opponents`: the games whose visitors, and whose hosts, it names."""
+    index = index_season(season)
+    named = [opponents(world, opponent) for opponent in list_opponents(kind, world)]
+    return tuple((union(index.away, teams), union(index.home, teams)) for teams in named)
 
 
 def shuffled(items: Sequence[T], rng: np.random.Generator) -> list[T]:
@@ -181,10 +256,12 @@ def shuffled(items: Sequence[T], rng: np.random.Generator) -> list[T]:
     return [items[place] for place in np.argsort(rng.random(len(items)), kind="stable")]
 
 
-def _draws(requests: Requests, rng: np.random.Generator, most: int) -> Iterator[Constraints]:
-    """Some requests at random; each once where there are few."""
-    if len(requests) <= most:
-        yield from shuffled(requests, rng)
-    else:
-        for _ in range(most):
-            yield requests[int(rng.random() * len(requests))]
+def walk(size: int, rng: Random, most: int) -> Iterator[int]:
+    """Numbers below a size in a random order, none twice, from two draws: equal steps around a circle."""
+    place = int(rng.random() * size)
+    step = 1 + int(rng.random() * size)
+    while gcd(step, size) > 1:
+        step += 1
+    for _ in range(min(size, most)):
+        yield place
+        place = (place + step) % size

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from random import Random
 from typing import Protocol
-
-import numpy as np
 
 from ticket_gym.errors import AssetError, ConfigurationError, UnknownTaskError
 from ticket_gym.request import Task
@@ -22,14 +22,13 @@ UNAFFORDABLE_SHARE = 0.05
 WORDINGS = 4
 """Wordings that every pack has at least."""
 
-TRIES = 60
+TRIES = 250
 """Requests that are looked at in one season before the other season, then another world, is taken."""
 
 BLOCKS = 10**9
 """Worlds of one stream; streams and spare worlds follow each other at this distance."""
 SPARES = 1000
 LARGEST_SEED = 10**6
-SPLIT_KEYS: Mapping[Split, int] = {"validation": 2, "train": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ class TaskSource(Protocol):
     def size(self) -> int | None:
         """How many tasks there are; None for a stream without end."""
 
+    @property
+    def block(self) -> int:
+        """How many consecutive positions, counted from 0, share a world (a few tasks of a stream use spare ones)."""
+
     def get(self, task_id: str) -> Task:
         """The task with this id."""
 
@@ -76,6 +79,11 @@ class FrozenTasks:
     def size(self) -> int:
         """How many tasks there are."""
         return len(self._chosen())
+
+    @property
+    def block(self) -> int:
+        """All of them: they share one world."""
+        return self.size
 
     def get(self, task_id: str) -> Task:
         """The task with this id.
@@ -133,6 +141,11 @@ class StreamedTasks:
         """There is no end."""
         return None
 
+    @property
+    def block(self) -> int:
+        """How many consecutive positions share a world: each chosen template once for each user."""
+        return USER_COUNT * len(self.templates)
+
     def get(self, task_id: str) -> Task:
         """The task with this id, of whatever template.
 
@@ -162,35 +175,79 @@ def make_task(source: StreamedTasks, index: int) -> Task:
     """Make task `index` of a stream. Where its world holds no sound request, a spare world is taken."""
     block, rest = divmod(index, TASKS_PER_WORLD)
     turn, number = divmod(rest, len(TEMPLATES))
-    name = tuple(TEMPLATES)[number]
-    rng = np.random.default_rng([SPLIT_KEYS[source.split], source.seed, index])
-    user = (turn + number * 7 + block) % USER_COUNT
-    kind = _draw_kind(name, source.stream, rng)
-    kinds: tuple[Kind, ...] = (kind,) if kind == "solvable" else (kind, "solvable")
-    cities = source.cities if source.stream.other_cities else BENCHMARK_CITIES
-    wording = int(rng.random() * WORDINGS) if source.stream.paraphrases else 0
-    for spare in range(SPARES):
-        world_seed = (source.seed * SPARES + spare) * BLOCKS + block
-        world = get_world(source.split, world_seed)
-        for wanted in kinds:
+    wish = _Wish(source, block, turn, number)
+    return wish.fill(0, wish.user) or _place_elsewhere(source, block, number)[turn]
+
+
+class _Wish:
+    """A task before its world is known.
+
+    Attributes:
+        id: The task's id.
+        name: Its template.
+        user: Whose turn it is in the block's own world.
+    """
+
+    def __init__(self, source: StreamedTasks, block: int, turn: int, number: int) -> None:
+        self.id = f"{source.split}-{source.seed}-{block * TASKS_PER_WORLD + turn * len(TEMPLATES) + number}"
+        self.name = tuple(TEMPLATES)[number]
+        self.user = (turn + number * 7 + block) % USER_COUNT
+        self._source, self._block = source, block
+        # Python keeps `random()` and this seeding stable; a NumPy generator takes twice as long to seed.
+        self._rng = Random(self.id)
+        kind = _draw_kind(self.name, source.stream, self._rng)
+        self._kinds: tuple[Kind, ...] = (kind,) if kind == "solvable" else (kind, "solvable")
+        self._wording = int(self._rng.random() * WORDINGS) if source.stream.paraphrases else 0
+
+    def fill(self, spare: int, user: int) -> Task | None:
+        """The task in the block's own world (0) or a spare one, for a user there; None if no request is sound."""
+        source, rng = self._source, self._rng
+        seed = (source.seed * SPARES + spare) * BLOCKS + self._block
+        world = get_world(source.split, seed)
+        cities = source.cities if source.stream.other_cities else BENCHMARK_CITIES
+        for kind in self._kinds:
             first = int(rng.random() * 2)
             for season in (SEASON_KINDS[first], SEASON_KINDS[1 - first]):
-                draw = draw_request(name, wanted, world, world.seasons[season], world.users[user], cities, rng, TRIES)
+                schedule, person = world.seasons[season], world.users[user]
+                draw = draw_request(self.name, kind, world, schedule, person, cities, rng, TRIES)
                 if draw is not None:
-                    task_id = f"{source.split}-{source.seed}-{index}"
-                    return Task(
-                        task_id, name, source.split, world_seed, season, user, draw.constraints, draw.expected, wording
-                    )
-    raise AssetError(f"{source.split}-{source.seed}-{index}: no sound request of {name} in {SPARES} worlds")
+                    wanted, expected = draw.constraints, draw.expected
+                    return Task(self.id, self.name, source.split, seed, season, user, wanted, expected, self._wording)
+        return None
 
 
-def _draw_kind(name: str, stream: Stream, rng: np.random.Generator) -> Kind:
-    """Unsolvable requests come in the benchmark's shares; a few more are beyond the balance."""
-    draw = rng.random()
-    share = TEMPLATES[name].unsolvable / QUERIES_PER_TEMPLATE
+@lru_cache(maxsize=64)
+def _place_elsewhere(source: StreamedTasks, block: int, number: int) -> Mapping[int, Task]:
+    """The tasks of a template, by turn, that a block's own world has no sound request for, in spare worlds.
+
+    They are placed together, each with a user of a spare world whom no other has: one spare world is then nearly
+    always enough, where bound to its own user each task would need several, and still no request comes twice.
+    """
+    placed: dict[int, Task] = {}
+    taken: set[tuple[int, int]] = set()
+    for turn in range(USER_COUNT):
+        wish = _Wish(source, block, turn, number)
+        if wish.fill(0, wish.user) is not None:
+            continue
+        for spare, shift in product(range(1, SPARES), range(USER_COUNT)):
+            place = spare, (wish.user + shift) % USER_COUNT
+            if place not in taken and (task := wish.fill(*place)) is not None:
+                placed[turn] = task
+                taken.add(place)
+                break
+        else:
+            raise AssetError(f"{wish.id}: no sound request of {wish.name} in {SPARES} worlds")
+    return placed
+
+
+def _draw_kind(name: str, stream: Stream, rng: Random) -> Kind:
+    """Unsolvable requests come in the benchmark's shares; a few more, about single games, are beyond the balance."""
+    draw, template = rng.random(), TEMPLATES[name]
+    share = template.unsolvable / QUERIES_PER_TEMPLATE
     if draw < share:
         return "near_miss"
-    return "unaffordable" if stream.unaffordable and draw < share + UNAFFORDABLE_SHARE else "solvable"
+    beyond = stream.unaffordable and template.count == 1
+    return "unaffordable" if beyond and draw < share + UNAFFORDABLE_SHARE else "solvable"
 
 
 @lru_cache(maxsize=256)
