@@ -116,7 +116,7 @@ def _markdown_table(table: Table, heading: str) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     text = f"**{_plain(cell.text)}**" if cell.tone in ("strong", "bad") else _plain(cell.text)
-    return f"{text} ({_plain(', '.join(cell.details))})" if cell.details else text
+    return f"{text} ({_plain(', '.join(cell.details).replace(' to, ', ' to '))})" if cell.details else text
 
 
 def _plain(text: str) -> str:
