@@ -190,7 +190,7 @@ def _score(run: RunFolder, label: str, scoring: Scoring) -> ScoredRun:
 def _judge_all(
     run: RunFolder, find: Callable[[Language, str], Task], verdicts: dict[Cell, Verdict]
 ) -> Iterator[Trajectory]:
-    for episode in run.episodes():
+    for episode in run.episodes(messages=False):
         verdict = judge(episode, find(episode.language, episode.query_id), run.config.require_response)
         verdicts[verdict.cell] = verdict
         if verdict.success != episode.success:

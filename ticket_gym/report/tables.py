@@ -141,8 +141,7 @@ def parts_table(runs: Sequence[ScoredRun]) -> Table:
         f"Parts of pass^{runs[0].summary.k}",
         ("Run", "Solvable", "Unsolvable", "Strict", "Deviation"),
         tuple(rows),
-        "Strict: a success must not have needed any call to be mended. Deviation: standard deviation across "
-        "languages.",
+        "Strict: a success must not have needed any call to be mended. Deviation: standard deviation across languages.",
     )
 
 
