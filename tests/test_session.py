@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_the_first_messages_hold_rules_and_request_and_nothing_of_the_answer() -
         ({"split": "train", "seed": 1.5}, "seed=1.5"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named(options: dict[str, object], told: str) -> None:
+def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         Session(**options)
 

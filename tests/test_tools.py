@@ -29,7 +29,8 @@ def scene(kind: SeasonKind = "single") -> Scene:
 @pytest.mark.parametrize("order", ["date", "price"])
 @pytest.mark.parametrize("descending", [False, True])
 def test_pages_hold_every_game_once_in_a_total_order(kind: SeasonKind, order: str, descending: bool) -> None:
-    here, games = scene(kind), []
+    here = scene(kind)
+    games: list[int] = []
     first = list_games(here, State(0), order_by=order, descending=descending)
     for page in range(1, first.total_pages + 1):
         games += list_games(here, State(0), page=page, order_by=order, descending=descending).games
