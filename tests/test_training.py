@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,9 @@ from baselines.small_model.plan import read_plan  # noqa: E402
 from baselines.small_model.play import Limits, Player  # noqa: E402
 from baselines.small_model.tokenizer import build_tokenizer  # noqa: E402
 from baselines.small_model.training import Training  # noqa: E402
+from ticket_gym.request import Task  # noqa: E402
 from ticket_gym.session import Session, Settings  # noqa: E402
+from ticket_gym.types import Language  # noqa: E402
 
 PLAN = Path(__file__).parents[1] / "baselines" / "configs" / "small_cpu.toml"
 TINY = Shape(layers=2, width=32, heads=2, head_size=16, inner=32)
@@ -34,13 +37,13 @@ FRENCH = Settings(language="fr", split="train", templates=("t01", "t05"), max_st
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
+def tokenizer() -> Any:
     torch.set_num_threads(1)
     return build_tokenizer(["fr", "en"])
 
 
 @pytest.fixture(scope="module")
-def memorised(tokenizer):
+def memorised(tokenizer: Any) -> tuple[Network, Task]:
     """A network that knows one French episode of several calls by heart, and its task."""
     torch.manual_seed(0)
     session = Session(FRENCH)
@@ -56,7 +59,7 @@ def memorised(tokenizer):
     return network, task
 
 
-def test_what_has_to_be_copied_is_one_token(tokenizer):
+def test_what_has_to_be_copied_is_one_token(tokenizer: Any) -> None:
     for language in ("fr", "en"):
         codec = Session(language=language).codec
         names = {name for team in codec.clubs.teams for name in (team.name, team.city, team.stadium)}
@@ -65,7 +68,7 @@ def test_what_has_to_be_copied_is_one_token(tokenizer):
 
 
 @pytest.mark.parametrize("language", ["fr", "pt"])
-def test_encoding_loses_nothing_and_agrees_with_the_chat_template(tokenizer, language):
+def test_encoding_loses_nothing_and_agrees_with_the_chat_template(tokenizer: Any, language: Language) -> None:
     """Also in a language that the vocabulary was not made from."""
     session = Session(Settings(language=language, split="train"))
     for index in range(17):
@@ -83,7 +86,7 @@ def test_encoding_loses_nothing_and_agrees_with_the_chat_template(tokenizer, lan
     assert templated.endswith(results_text(['{"été": 1}']))
 
 
-def test_transformers_loads_the_model_and_computes_the_same(tokenizer, tmp_path):
+def test_transformers_loads_the_model_and_computes_the_same(tokenizer: Any, tmp_path: Path) -> None:
     torch.manual_seed(1)
     network = Network(len(tokenizer), TINY)
     save_network(network, tokenizer, tmp_path)
@@ -94,7 +97,7 @@ def test_transformers_loads_the_model_and_computes_the_same(tokenizer, tmp_path)
     torch.testing.assert_close(network.logits(hidden), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_loss_falls_on_the_models_own_tokens_only(tokenizer):
+def test_loss_falls_on_the_models_own_tokens_only(tokenizer: Any) -> None:
     """Exactly the expert's messages, in each of several episodes of different lengths, padding left out."""
     session = Session(FRENCH)
     tasks = [session.source.at(index) for index in range(4)]
@@ -102,9 +105,9 @@ def test_loss_falls_on_the_models_own_tokens_only(tokenizer):
     transcripts = []
     for task in tasks:
         transcript = Transcript(task)
-        for text, own in expert_messages(session, task):
-            transcript.append(encode(tokenizer, text), own=own)
-        written.append("".join(text for text, own in expert_messages(session, task) if own))
+        for text, mine in expert_messages(session, task):
+            transcript.append(encode(tokenizer, text), own=mine)
+        written.append("".join(text for text, mine in expert_messages(session, task) if mine))
         transcripts.append(transcript)
     network = Network(len(tokenizer), TINY)
     log_probs, mask = own_log_probs(network, prefix_ids(tokenizer, session), transcripts)
@@ -121,7 +124,7 @@ def test_loss_falls_on_the_models_own_tokens_only(tokenizer):
     torch.testing.assert_close(log_probs[0, : len(places)], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_what_was_sampled_is_what_is_trained(tokenizer, memorised):
+def test_what_was_sampled_is_what_is_trained(tokenizer: Any, memorised: tuple[Network, Task]) -> None:
     """Over several calls, in a language with accents, in one batch with episodes that go differently."""
     network, task = memorised
     others = [Session(FRENCH).source.at(index) for index in range(1, 6)]
@@ -135,7 +138,7 @@ def test_what_was_sampled_is_what_is_trained(tokenizer, memorised):
         torch.testing.assert_close(row[places > 0], torch.tensor(transcript.own_log_probs), rtol=1e-3, atol=1e-3)
 
 
-def test_an_episode_learnt_by_heart_is_played_and_rewarded(tokenizer, memorised):
+def test_an_episode_learnt_by_heart_is_played_and_rewarded(tokenizer: Any, memorised: tuple[Network, Task]) -> None:
     network, task = memorised
     transcript = Player(network, tokenizer, FRENCH).play([task], 0.0, 0)[0]
     assert transcript.reward == 1.0
@@ -143,7 +146,7 @@ def test_an_episode_learnt_by_heart_is_played_and_rewarded(tokenizer, memorised)
     assert tokenizer.decode(transcript.ids) == expected
 
 
-def test_two_steps_of_grpo_make_what_was_rewarded_likelier(tokenizer, memorised):
+def test_two_steps_of_grpo_make_what_was_rewarded_likelier(tokenizer: Any, memorised: tuple[Network, Task]) -> None:
     network = Network(len(tokenizer), TINY)
     network.load_state_dict(memorised[0].state_dict())
     prefix = prefix_ids(tokenizer, Session(FRENCH))
@@ -155,7 +158,7 @@ def test_two_steps_of_grpo_make_what_was_rewarded_likelier(tokenizer, memorised)
 
     def likelihood() -> list[float]:
         log_probs, mask = own_log_probs(network, prefix, played)
-        return ((log_probs * mask).sum(1) / mask.sum(1)).tolist()
+        return [float(value) for value in (log_probs * mask).sum(1) / mask.sum(1)]
 
     before = likelihood()
     for _ in range(2):
@@ -165,7 +168,7 @@ def test_two_steps_of_grpo_make_what_was_rewarded_likelier(tokenizer, memorised)
     assert change[0] + change[3] > change[1] + change[2]
 
 
-def test_a_group_that_went_alike_teaches_nothing(tokenizer, memorised):
+def test_a_group_that_went_alike_teaches_nothing(tokenizer: Any, memorised: tuple[Network, Task]) -> None:
     network, task = memorised
     before = {name: value.clone() for name, value in network.state_dict().items()}
     played = Player(network, tokenizer, FRENCH).play([task] * 4, 0.0, 0)
@@ -176,7 +179,7 @@ def test_a_group_that_went_alike_teaches_nothing(tokenizer, memorised):
     assert advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]])).tolist()[0][0] == pytest.approx(3**0.5)
 
 
-def test_a_training_that_was_broken_off_goes_on(tokenizer, tmp_path):
+def test_a_training_that_was_broken_off_goes_on(tokenizer: Any, tmp_path: Path) -> None:
     """All stages, two GRPO steps; a run in two parts writes the same lines as one in one part."""
     plan = read_plan(PLAN)
     plan = dataclasses.replace(
@@ -201,7 +204,7 @@ def test_a_training_that_was_broken_off_goes_on(tokenizer, tmp_path):
     assert all(torch.equal(value, weights[1][key]) for key, value in weights[0].items())
 
 
-def _sampled_scores(path):
+def _sampled_scores(path: Path) -> dict[tuple[str, int], list[Any]]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     fields = ("tasks", "pass_hat_1", "low", "high", "solvable_only", "by_template")
     return {
@@ -211,7 +214,7 @@ def _sampled_scores(path):
     }
 
 
-def test_one_step_of_sft_on_any_model_trains_the_experts_messages(tmp_path):
+def test_one_step_of_sft_on_any_model_trains_the_experts_messages(tmp_path: Path) -> None:
     pytest.importorskip("trl", reason="the tiny model's chat template comes with TRL: pip install 'ticket-gym[train]'")
     from baselines import tiny_model, train_sft
 
@@ -224,9 +227,9 @@ def test_one_step_of_sft_on_any_model_trains_the_experts_messages(tmp_path):
     for example, message in zip(examples, own, strict=True):
         assert len(example.ids) == len(example.labels)
         text = tokens.decode([label for label in example.labels if label != train_sft.IGNORED])
-        calls = message.get("tool_calls")
+        calls: Any = message.get("tool_calls")
         said = calls[0]["function"]["name"] if calls else message["content"]
-        assert said in text and text.endswith(tokens.eos_token) and text.count(tokens.eos_token) == 1
+        assert str(said) in text and text.endswith(tokens.eos_token) and text.count(tokens.eos_token) == 1
     model = tiny_model.make_tiny_model(tokens)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     first = train_sft.update(model, optimiser, examples[:2])
