@@ -158,7 +158,8 @@ def test_two_steps_of_grpo_make_what_was_rewarded_likelier(tokenizer: Any, memor
 
     def likelihood() -> list[float]:
         log_probs, mask = own_log_probs(network, prefix, played)
-        return [float(value) for value in (log_probs * mask).sum(1) / mask.sum(1)]
+        means: list[float] = ((log_probs * mask).sum(1) / mask.sum(1)).tolist()
+        return means
 
     before = likelihood()
     for _ in range(2):

@@ -233,7 +233,8 @@ async def test_messages_can_be_read_by_the_tokenizer(folder: str, monkeypatch: p
 
 async def test_nobody_waits_for_ever(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = _engine(folder)
-    monkeypatch.setattr(engine._batches, "generate", lambda rows: {}["a fault of ours"])
+    faults: dict[str, int] = {}
+    monkeypatch.setattr(engine._batches, "generate", lambda rows: faults["a fault of ours"])
     with pytest.raises(KeyError, match="a fault of ours"):
         await engine.complete(_request("?"))
     monkeypatch.undo()

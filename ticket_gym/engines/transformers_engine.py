@@ -132,11 +132,10 @@ class TransformersEngine:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Nobody may wait for ever when the batches have ended by a fault or by closing."""
-        if task.cancelled():
-            fault: BaseException | None = EngineError("the engine was closed")
-        else:
-            fault = task.exception()
-        for _, future in (*self._under_way, *self._waiting) if fault is not None else ():
+        fault = EngineError("the engine was closed") if task.cancelled() else task.exception()
+        if fault is None:
+            return
+        for _, future in (*self._under_way, *self._waiting):
             if not future.done():
                 future.set_exception(fault)
 

@@ -1,0 +1,1 @@
+"""Runnable baselines: training and evaluation on top of the package."""
