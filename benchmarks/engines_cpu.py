@@ -13,8 +13,8 @@ Each part plays the same queries with the same harness and leaves a run folder a
 
 The model is too weak to score: what is shown is that nothing between a request and a score breaks. Each part needs its
 extra installed (`vllm` or `transformers`) and about 4 GB of memory. vLLM for CPUs takes its settings from the
-environment: `VLLM_CPU_KVCACHE_SPACE=2` (GB), `OMP_NUM_THREADS`, and `VLLM_ENABLE_V1_MULTIPROCESSING=0`, which starts one
-process fewer. A part that was stopped goes on where it was, without its speed.
+environment: `VLLM_CPU_KVCACHE_SPACE=2` (GB), `OMP_NUM_THREADS`, and `VLLM_ENABLE_V1_MULTIPROCESSING=0`, which starts
+one process fewer. A part that was stopped goes on where it was, without its speed.
 """
 
 import argparse
