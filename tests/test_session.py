@@ -99,6 +99,25 @@ def test_a_snapshot_is_json_and_restores_anywhere() -> None:
     assert session.reward == other.reward == 1.0
 
 
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        {"task": "t01-02"},
+        {"task": "t99-01", "balance": 1, "bookings": [], "steps": 0, "stop_reason": None},
+        {"task": "t01-02", "balance": 1, "bookings": None, "steps": 0, "stop_reason": None},
+        {"task": "t01-02", "balance": 1, "bookings": [], "steps": 0, "stop_reason": "bored"},
+        {"task": 7, "balance": 1, "bookings": [], "steps": 0, "stop_reason": None},
+        "nothing",
+    ],
+)
+def test_what_is_no_snapshot_is_refused_and_the_episode_goes_on(snapshot: Any) -> None:
+    session = solved(Session(), "t01-01")
+    before = session.snapshot()
+    with pytest.raises(ConfigurationError):
+        session.restore(snapshot)
+    assert session.snapshot() == before
+
+
 def test_copies_and_pickles_part_ways_and_are_small() -> None:
     session = solved(Session(), "t01-01")
     for twin in (copy.deepcopy(session), pickle.loads(pickle.dumps(session))):
@@ -135,6 +154,9 @@ def test_the_first_messages_hold_rules_and_request_and_nothing_of_the_answer() -
         ({"split": "dev"}, "split='dev'"),
         ({"max_steps": 0}, "max_steps"),
         ({"max_steps": True}, "max_steps"),
+        ({"require_response": "no"}, "require_response"),
+        ({"split": "train", "stream": 5}, "stream=5"),
+        ({"colour": "red"}, "unknown options colour; there are language"),
         ({"templates": ["t18"]}, "unknown t18"),
         ({"templates": []}, "at least one"),
         ({"templates": ["t01", "t01"]}, "none twice"),

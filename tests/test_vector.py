@@ -22,7 +22,7 @@ STEPS = 40
 MODES = list(AutoresetMode)
 ANSWER = {"name": RESPOND, "arguments": {"content": "ok"}}
 LOOK = {"name": "obtenir_infos_utilisateur", "arguments": {}}
-FORMS: dict[str, dict[str, Any]] = {"vector_entry_point": {}, "sync": {}, "async": {"shared_memory": False}}
+FORMS: dict[str, dict[str, Any]] = {"vector_entry_point": {}, "sync": {}, "async": {}}
 
 
 def make(form: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **options: Any) -> VectorEnv[Any, Any, Any]:
@@ -231,3 +231,19 @@ def test_transcripts_come_in_a_tuple() -> None:
     envs = native(render_mode="ansi")
     texts, infos = envs.reset(seed=0)
     assert envs.render() == tuple(f"[{query}] {text}" for query, text in zip(infos["query"], texts, strict=True))
+
+
+def test_async_shows_texts_with_and_without_shared_memory() -> None:
+    """Gymnasium shares memory by default, and its own text space reads nothing but zeros from it."""
+    seen = []
+    for shared in (True, False):
+        envs: Any = gym.make_vec(
+            "TicketBench-fr-v0", num_envs=2, vectorization_mode="async", vector_kwargs={"shared_memory": shared}
+        )
+        requests, _ = envs.reset(seed=[4, 5])
+        pages = envs.step([{"name": "lister_matchs", "arguments": {"ville": "Le Havre"}}] * 2)[0]
+        seen.append((tuple(requests), tuple(pages)))
+        envs.close()
+    assert seen[0] == seen[1]
+    assert all("Stade Océane" in page for page in seen[0][1])
+    assert seen[0][0][0] != seen[0][1][0]

@@ -2,6 +2,7 @@
 
 import copy
 import operator
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,7 +24,6 @@ BLOCKS = 2**24
 """Worlds of an unlimited split that requests are drawn from."""
 DRAWS_PER_BLOCK = 64
 """Requests drawn before another world is taken: making a world costs as much as a hundred requests."""
-"""How many tasks of an unlimited split `reset` draws from."""
 
 PlayedCall = tuple[str, str | None, str | None]
 """What the diagnosis needs of a call: name as written, canonical tool, error code."""
@@ -134,7 +134,7 @@ class TicketBenchEnv(gym.Env[str, Call]):
         Raises:
             ConfigurationError: An option is unknown or cannot be used; the present episode goes on.
         """
-        task = self._named_task(options) if options else None
+        task = self._named_task(options) if options not in (None, {}) else None
         if seed is not None:
             super().reset(seed=seed)
             self._draws_left = 0
@@ -205,6 +205,8 @@ class TicketBenchEnv(gym.Env[str, Call]):
                 raise ConfigurationError(f"options: query={options['query']!r}: must be an id such as t07-03")
             return source.get(options["query"])
         try:
+            if isinstance(options["index"], bool):
+                raise TypeError("a truth value is no position")
             return source.at(operator.index(options["index"]))
         except TypeError as error:
             raise ConfigurationError(f"options: index={options['index']!r}: must be an integer") from error
@@ -233,7 +235,9 @@ class TicketBenchEnv(gym.Env[str, Call]):
     def _show(self, text: str) -> None:
         self._transcript.append(text)
         if self.render_mode == "human":
-            print(text)
+            # A terminal that knows fewer characters must not break an episode.
+            encoding = sys.stdout.encoding or "utf-8"
+            print(text.encode(encoding, "replace").decode(encoding))
 
 
 def _read_action(action: object) -> tuple[str, object]:

@@ -1,7 +1,7 @@
 """One episode, without Gymnasium: what the environment and every adapter wrap."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from ticket_gym.codec import Codec, get_codec
@@ -55,6 +55,10 @@ class Settings:
                 raise ConfigurationError(f"{name}={value!r}: choose one of {', '.join(LANGUAGES)}")
         if self.split not in SPLITS:
             raise ConfigurationError(f"split={self.split!r}: choose one of {', '.join(SPLITS)}")
+        if not isinstance(self.require_response, bool):
+            raise ConfigurationError(f"require_response={self.require_response!r}: must be True or False")
+        if not isinstance(self.stream, Stream):
+            raise ConfigurationError(f"stream={self.stream!r}: must be a ticket_gym.Stream")
         if isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int) or self.max_steps < 1:
             raise ConfigurationError(f"max_steps={self.max_steps!r}: must be an integer from 1")
 
@@ -108,6 +112,9 @@ class Session:
         """
         if settings is not None and options:
             raise ConfigurationError("give either settings or single options, not both")
+        if unknown := options.keys() - {option.name for option in fields(Settings)}:
+            names = ", ".join(option.name for option in fields(Settings))
+            raise ConfigurationError(f"unknown options {', '.join(sorted(unknown))}; there are {names}")
         if options.get("templates") is not None:
             options["templates"] = as_templates(options["templates"])
         self.settings = settings or Settings(**options)
@@ -258,11 +265,20 @@ class Session:
         }
 
     def restore(self, snapshot: Mapping[str, Any], task: Task | None = None) -> None:
-        """Continue from a snapshot; the task is looked up by its id unless it is given."""
-        self.reset(task or snapshot["task"])
-        self._state = State(snapshot["balance"], list(snapshot["bookings"]))
-        self.steps = snapshot["steps"]
-        self.stop_reason = None if snapshot["stop_reason"] is None else StopReason(snapshot["stop_reason"])
+        """Continue from a snapshot; the task is looked up by its id unless it is given.
+
+        Raises:
+            ConfigurationError: It is no snapshot, or of another task source; the present episode goes on.
+        """
+        try:
+            state = State(int(snapshot["balance"]), [int(game) for game in snapshot["bookings"]])
+            steps = int(snapshot["steps"])
+            reason = None if snapshot["stop_reason"] is None else StopReason(snapshot["stop_reason"])
+            task = task or self._source.get(snapshot["task"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(f"this is no snapshot of a session: {error!r}") from error
+        self.reset(task)
+        self._state, self.steps, self.stop_reason = state, steps, reason
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by reference: worlds and packs are never copied."""

@@ -2,12 +2,18 @@
 
 import copy
 import datetime
-from collections.abc import Iterable, Mapping
-from typing import Any
+import multiprocessing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector.utils.shared_memory import (
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
 
 from ticket_gym.errors import ConfigurationError
 from ticket_gym.types import Argument, ToolCall
@@ -19,6 +25,9 @@ OPTIONAL_SHARE = 0.5
 """How often a drawn call holds each argument that may be left out."""
 
 LONGEST_DRAWN_TEXT = 64
+
+LENGTH_BYTES = 4
+"""Bytes that tell the length of a text in shared memory."""
 
 DRAWN_CHARACTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789 .,:?'-àâçéèêëîïñòôóõãíìúùûüäöß€"
 
@@ -212,3 +221,58 @@ def _plain(call: Call | ToolCall) -> Call:
     plain = call.to_action() if isinstance(call, ToolCall) else call
     arguments = plain["arguments"]
     return {"name": plain["name"], "arguments": dict(arguments) if isinstance(arguments, Mapping) else arguments}
+
+
+# What `AsyncVectorEnv` passes observations through by default: a length and UTF-8, one place for each environment.
+
+
+def _place_size(space: UnicodeText) -> int:
+    return LENGTH_BYTES + 4 * space.max_length
+
+
+@create_shared_memory.register(UnicodeText)
+def _create_shared_text(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.Array("B", n * _place_size(space))
+
+
+@write_to_shared_memory.register(UnicodeText)
+def _write_shared_text(space: UnicodeText, index: int, values: str, shared_memory: Any) -> None:
+    data = values.encode("utf-8", "surrogatepass")
+    start = index * _place_size(space)
+    view = memoryview(shared_memory.get_obj()).cast("B")
+    view[start : start + LENGTH_BYTES + len(data)] = len(data).to_bytes(LENGTH_BYTES, "little") + data
+
+
+@read_from_shared_memory.register(UnicodeText)
+def _read_shared_text(space: UnicodeText, shared_memory: Any, n: int = 1) -> Sequence[str]:
+    return _SharedTexts(space, shared_memory, n)
+
+
+class _SharedTexts(Sequence[str]):
+    """What stands in shared memory at the moment of looking; a deep copy is a tuple of it.
+
+    Gymnasium reads shared memory once and expects what it got to change with it, as arrays do.
+    """
+
+    def __init__(self, space: UnicodeText, shared_memory: Any, n: int) -> None:
+        self._size = _place_size(space)
+        self._memory = shared_memory
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        if isinstance(place, slice):
+            return tuple(self[number] for number in range(*place.indices(self._n)))
+        view = memoryview(self._memory.get_obj()).cast("B")
+        body = range(self._n)[place] * self._size + LENGTH_BYTES
+        length = int.from_bytes(view[body - LENGTH_BYTES : body], "little")
+        return bytes(view[body : body + length]).decode("utf-8", "surrogatepass")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)

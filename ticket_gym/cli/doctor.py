@@ -21,7 +21,9 @@ def doctor(
     option: EngineOptionsOption = None,
 ) -> None:
     """Check in seconds that a model or server can do what the benchmark needs."""
-    checks = asyncio.run(_examine(read_engine(engine, model, base_url, option)))
+    # A server that does not answer should be told of in seconds, not after all the patience of a run.
+    patience = ["retries=1", "timeout_s=60"] if engine == "openai" else []
+    checks = asyncio.run(_examine(read_engine(engine, model, base_url, [*patience, *(option or ())])))
     table = Table(box=None, pad_edge=False)
     for column in ("check", "", "found", "what mends it"):
         table.add_column(column, overflow="fold")

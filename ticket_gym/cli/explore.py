@@ -136,7 +136,7 @@ def _tools_table(session: Session) -> Table:
 
 def _answer(console: Console, session: Session, line: str) -> None:
     name, _, arguments = line.partition(" ")
-    if session.codec.tool_named(name) is None:
+    if session.codec.tool_named(name) is None and not arguments.startswith("{"):
         session.call(RESPOND, {"content": line})
         return
     text = session.call(name, arguments.strip() or {}).text

@@ -1,6 +1,8 @@
 """Draws requests that hold the house rules: no idle constraint, near misses, prices that bite.
 
-The rules (see `find_expected`) make every careless reading wrong. They are checked on each candidate with the
+The rules (see `find_expected`) make every careless reading wrong, with one exception: where a request is about one away
+match of a team in a city, half and days cannot change which match that is, only whether there is one, so that they are
+put to the test by the unsolvable requests alone. They are checked on each candidate with the
 vectorised solver, and candidates are drawn until one holds them.
 """
 
