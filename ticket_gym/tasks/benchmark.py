@@ -167,18 +167,20 @@ def _fill(
     """Find a user with few turns so far for whom a sound request of this cell exists that is new.
 
     New means: nobody has made it (a request about a city is the same whoever makes it), and for requests about a city
-    also that no other of them is answered by the same games.
+    also that no other of them is answered by the same games. Cities that the template has named less come first.
     """
     template = TEMPLATES[name]
     schedule = world.seasons[season]
     index = index_season(schedule)
+    named = Counter(task.constraints.city for task in drawn)
     siblings = [task for task in drawn if task.template == name and task.season == season]
     answers = {task.expected for task in siblings if task.solvable and not template.favourite}
     most = -(-len(TEMPLATES) * QUERIES_PER_TEMPLATE // USER_COUNT)
     users = [user for user in shuffled(range(USER_COUNT), rng) if turns[user] < most]
     for user in sorted(users, key=lambda user: turns[user])[: None if template.favourite else 4]:
         asked = {task.constraints for task in siblings if task.user == user or not template.favourite}
-        for wanted in shuffled(enumerate_requests(name, world, BENCHMARK_CITIES), rng):
+        requests = shuffled(enumerate_requests(name, world, BENCHMARK_CITIES), rng)
+        for wanted in sorted(requests, key=lambda request: named[request.city]):
             if wanted in asked:
                 continue
             masks = build_masks(world, schedule, world.users[user], wanted)
