@@ -1,6 +1,7 @@
 """Generating a batch of messages with a transformers model: padding, the shared beginning, who ended where."""
 
 import copy
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ class BatchGenerator:
     def __init__(self, model: Any, stop_ids: Sequence[int], sampling: Sampling, prefix_cache: bool) -> None:
         """Take the model and how it ends and draws its messages."""
         self._model = model
+        # Newer versions of transformers rename it, and warn of the old name.
+        new_name = "cache" in inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if new_name else "past_key_values"
         self._stop_ids = list(stop_ids)
         self._sampling = sampling
         self._prefixes: OrderedDict[tuple[int, ...], Any] | None = OrderedDict() if prefix_cache else None
@@ -75,7 +79,7 @@ class BatchGenerator:
         )
         options: dict[str, Any] = {}
         if prefix:
-            options["past_key_values"] = self._cache(prefix, len(rows))
+            options[self._cache_argument] = self._cache(prefix, len(rows))
         own_config = self._model.generation_config
         # What is not set in a call's own config is taken from the model's: it must hold no sampling of its own.
         self._model.generation_config = GenerationConfig()
@@ -142,7 +146,7 @@ class BatchGenerator:
         cache = copy.deepcopy(self._prefixes[known]) if known else DynamicCache(config=self._model.config)
         new = torch.tensor([prefix[len(known) :]], device=self._model.device)
         with torch.inference_mode():
-            self._model(new, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._model(new, use_cache=True, logits_to_keep=1, **{self._cache_argument: cache})
         self._prefixes[prefix] = cache
         while len(self._prefixes) > _KEPT_PREFIXES:
             self._prefixes.popitem(last=False)
