@@ -206,7 +206,7 @@ def test_every_format_tells_the_same_figures(noisy: Path, make_run: MakeRun) -> 
                     assert in_json[name] == {"value": found.value, "low": found.low, "high": found.high}
             headline = group.total.headline
             shown = f"{headline.value:.3f}"
-            limits = f"{headline.low:.3f}–{headline.high:.3f}".replace("0.", ".")
+            limits = f"{headline.low:.3f}–{headline.high:.3f}".replace("0.", ".").replace("1.000", "1")
             assert limits in terminal and shown in terminal
             cell = f"**{shown}** ({limits})" if language == "overall" else f"{shown} ({limits})"
             [row_text] = [line for line in _section(markdown, "pass^3").splitlines() if f"| {_md(run.label)} |" in line]

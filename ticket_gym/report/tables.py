@@ -75,7 +75,7 @@ def estimate(score: Estimate | None, tone: Tone = "") -> Cell:
 
 def limits(score: Estimate) -> str:
     """The interval of a score, narrow enough for eight in a row of a terminal."""
-    return f"{fraction(score.low)}–{fraction(score.high)}".replace("0.", ".")
+    return f"{fraction(score.low)}–{fraction(score.high)}".replace("0.", ".").replace("1.000", "1")
 
 
 def difference(score: Estimate) -> Cell:
