@@ -22,7 +22,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from baselines.tiny_model import make_tiny_model, make_tiny_tokenizer
-from ticket_gym.agents import SCRIPTS, call_message
+from ticket_gym.agents import SCRIPTS
 from ticket_gym.agents.scripted import ScriptedPlayer
 from ticket_gym.errors import ConfigurationError
 from ticket_gym.session import Session, Settings
@@ -62,7 +62,7 @@ def expert_conversation(session: Session, index: int, script: str = "expert") ->
     player = ScriptedPlayer(SCRIPTS[script](session.codec, session.playing.constraints, index))
     reply = player.next_call(None)
     while not isinstance(reply, str):
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call_message(reply)]})
+        messages.append({"role": "assistant", "content": None, "tool_calls": [reply.to_message()]})
         result = session.call(reply.name, reply.arguments).text
         messages.append({"role": "tool", "tool_call_id": reply.id, "content": result})
         reply = player.next_call(result)

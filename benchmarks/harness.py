@@ -20,7 +20,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from ticket_gym.agents import Turn, call_message
+from ticket_gym.agents import Turn
 from ticket_gym.journal import MemoryJournal, RunFolder
 from ticket_gym.metrics import Grid, QueryInfo, collect_outcomes, summarize
 from ticket_gym.plan import make_config
@@ -80,7 +80,7 @@ class ScriptedPlayer:
         self.turns += 1
         if self.turns < CALLS:
             call = self.calls[self.turns - 1]
-            return Turn({"role": "assistant", "content": None, "tool_calls": [call_message(call)]}, (call,))
+            return Turn({"role": "assistant", "content": None, "tool_calls": [call.to_message()]}, (call,))
         if self.agent.held is not None:
             self.agent.waiting += 1
             await self.agent.held.wait()

@@ -1,6 +1,6 @@
 """Agents: scripted ones, and (with an engine) language models."""
 
-from ticket_gym.agents.base import Agent, Player, Turn, call_message
+from ticket_gym.agents.base import Agent, Player, Turn
 from ticket_gym.agents.llm import ModelAgent
 from ticket_gym.agents.noisy import NoisyOracle
 from ticket_gym.agents.scripted import CARELESS, SCRIPTS, ScriptedAgent
@@ -16,7 +16,6 @@ __all__ = [
     "Player",
     "ScriptedAgent",
     "Turn",
-    "call_message",
     "make_agent",
 ]
 

@@ -55,8 +55,3 @@ class Agent(Protocol):
             session: For schemas, names and the structured request; players act through turns only.
             seed: This trial's own seed.
         """
-
-
-def call_message(call: ToolCall) -> Message:
-    """A tool call as it stands in an assistant message."""
-    return call.to_message()

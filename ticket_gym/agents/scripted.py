@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from ticket_gym.agents.base import Turn, call_message
+from ticket_gym.agents.base import Turn
 from ticket_gym.codec import Codec
 from ticket_gym.errors import ConfigurationError
 from ticket_gym.request import DAY_GROUPS, WEEKDAYS, Category, Constraints, Opponent
@@ -346,7 +346,7 @@ class ScriptedPlayer:
         call = self.next_call(str(last["content"]) if last["role"] == "tool" else None)
         if isinstance(call, str):
             return Turn({"role": "assistant", "content": call})
-        return Turn({"role": "assistant", "content": None, "tool_calls": [call_message(call)]}, (call,))
+        return Turn({"role": "assistant", "content": None, "tool_calls": [call.to_message()]}, (call,))
 
 
 class ScriptedAgent:
