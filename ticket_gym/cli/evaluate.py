@@ -1,6 +1,7 @@
 """`ticket-gym evaluate`: plays the benchmark and prints the scores."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from ticket_gym.cli.options import (
     EngineOptionsOption,
     LanguagesOption,
     ModelOption,
+    PricesOption,
     read_engine,
     read_language,
     read_languages,
@@ -23,9 +25,10 @@ from ticket_gym.cli.options import (
 from ticket_gym.display import ProgressDisplay
 from ticket_gym.errors import ConfigurationError
 from ticket_gym.journal import RunFolder
+from ticket_gym.metrics import Prices
 from ticket_gym.plan import make_config
 from ticket_gym.records import ModelInfo, RunConfig
-from ticket_gym.report import load_runs, print_scores
+from ticket_gym.report import load_runs, print_scores, read_prices
 from ticket_gym.runner import DEFAULT_CONCURRENCY
 from ticket_gym.runner import play as play_run
 from ticket_gym.session import DEFAULT_MAX_STEPS
@@ -54,8 +57,10 @@ def evaluate(
     league: Annotated[str, typer.Option(help="League; that of the request by default.")] = "",
     max_steps: Annotated[int, typer.Option(help="Step limit of an episode.")] = DEFAULT_MAX_STEPS,
     require_response: Annotated[bool, typer.Option(help="An episode that is cut off is a failure.")] = False,
+    prices: PricesOption = None,
 ) -> None:
     """Play the benchmark with an agent or a model and print the scores."""
+    table = None if prices is None else read_prices(prices)
     player = _choose_player(agent, engine, model, base_url, option, ModelInfo(name=model, family=family, size_b=size))
     config = make_config(
         player,
@@ -74,10 +79,10 @@ def evaluate(
         model=player.model if isinstance(player, ModelAgent) else None,
     )
     if out is not None:
-        _play(config, player, out, concurrency, retry_errors)
+        _play(config, player, out, concurrency, retry_errors, table)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _play(config, player, Path(folder) / "run", concurrency, retry_errors)
+        _play(config, player, Path(folder) / "run", concurrency, retry_errors, table)
 
 
 def _choose_player(
@@ -92,10 +97,17 @@ def _choose_player(
     return ModelAgent(read_engine(engine, model, base_url, option), info)
 
 
-def _play(config: RunConfig, agent: Agent, folder: Path, concurrency: int, retry_errors: bool) -> None:
+def _play(
+    config: RunConfig,
+    agent: Agent,
+    folder: Path,
+    concurrency: int,
+    retry_errors: bool,
+    prices: Mapping[str, Prices] | None,
+) -> None:
     console = Console(stderr=True)
     with RunFolder.open(folder, config) as journal, ProgressDisplay(console) as display:
         for notice in journal.notices:
             console.print(notice, style="yellow", markup=False)
         play_run(config, agent, journal, concurrency=concurrency, retry_errors=retry_errors, on_progress=display)
-    print_scores(load_runs([folder]), Console())
+    print_scores(load_runs([folder], prices=prices), Console())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -25,6 +26,15 @@ EngineOptionsOption = Annotated[
         "-o",
         help="Further option of engine or sampling as NAME=VALUE, VALUE as JSON or plain text: temperature=0.6, "
         "style=hermes, max_model_len=16384, 'extra_body={\"chat_template_kwargs\": ...}'.",
+        show_default=False,
+    ),
+]
+
+PricesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        help="TOML table of model prices, in USD for a million tokens, to show the cost.",
         show_default=False,
     ),
 ]

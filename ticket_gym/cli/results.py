@@ -9,8 +9,18 @@ import typer
 from rich.console import Console
 
 from ticket_gym import report as reports
+from ticket_gym.cli.options import PricesOption
 from ticket_gym.errors import ConfigurationError, RunWriteError
-from ticket_gym.report import ScoredRun, load_runs, print_report, write_csv, write_html, write_json, write_markdown
+from ticket_gym.report import (
+    ScoredRun,
+    load_runs,
+    print_report,
+    read_prices,
+    write_csv,
+    write_html,
+    write_json,
+    write_markdown,
+)
 
 RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False)]
 
@@ -24,9 +34,11 @@ def report(
     k: Annotated[int | None, typer.Option(help="k of pass^k; 3 by default.")] = None,
     confidence: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     stratify: Annotated[bool, typer.Option(help="Intervals for new queries of these templates only.")] = False,
+    prices: PricesOption = None,
 ) -> None:
     """Score runs from their episodes: a table in the terminal, and files."""
-    scored = load_runs(runs, k=k, confidence=confidence, stratify=stratify)
+    table = None if prices is None else read_prices(prices)
+    scored = load_runs(runs, k=k, confidence=confidence, stratify=stratify, prices=table)
     print_report(scored, Console())
     writers: dict[Callable[[Sequence[ScoredRun], Path], None], Path | None] = {
         write_html: html,

@@ -11,7 +11,6 @@ from typing import Any
 from ticket_gym.engines.base import RAW_TEXT, REASONING, Completion, Engine, Request, Sampling
 from ticket_gym.engines.local_options import TransformersOptions, VllmOptions
 from ticket_gym.engines.options import ChatApiOptions
-from ticket_gym.engines.prices import Prices
 from ticket_gym.engines.reader import STYLES, VLLM_PARSERS, Reading, Style, completion_from_text, read_calls, style_for
 from ticket_gym.errors import ConfigurationError
 
@@ -25,7 +24,6 @@ __all__ = [
     "Completion",
     "Engine",
     "EngineKind",
-    "Prices",
     "Reading",
     "Request",
     "Sampling",

@@ -11,6 +11,7 @@ from ticket_gym.metrics.comparison import (
     compare_languages,
     compare_runs,
 )
+from ticket_gym.metrics.costs import Cost, Prices, measure_cost
 from ticket_gym.metrics.estimators import ESTIMATORS, pass_hat_k
 from ticket_gym.metrics.intervals import Estimate, QueryBootstrap
 from ticket_gym.metrics.outcomes import Grid, Outcomes, QueryInfo, collect_outcomes
@@ -20,9 +21,11 @@ from ticket_gym.metrics.summary import Score, Summary
 __all__ = [
     "ESTIMATORS",
     "Comparison",
+    "Cost",
     "Estimate",
     "Grid",
     "Outcomes",
+    "Prices",
     "QueryBootstrap",
     "QueryInfo",
     "RunComparison",
@@ -32,6 +35,7 @@ __all__ = [
     "collect_outcomes",
     "compare_languages",
     "compare_runs",
+    "measure_cost",
     "pass_hat_k",
     "summarize",
 ]

@@ -58,11 +58,14 @@ class Grid:
 class Tally:
     """Sums over the recorded episodes of one language or more.
 
-    Steps, tokens, time and calls leave out `engine_error` episodes, which were not played to an end of their own.
+    Steps, tokens, time and calls leave out `engine_error` episodes, which were not played to an end of their own; only
+    `spent` and `uncounted` hold them, for they are paid for all the same.
 
     Attributes:
         recorded: Episodes with a record, engine errors among them.
         stop_reasons: Episodes by why they ended.
+        spent: Tokens and model calls by their names in `Usage`.
+        uncounted: Episodes whose model was called but whose tokens were not counted.
         played: Episodes that the following sums are over.
         wall_s: Seconds.
         calls: Calls by canonical tool; `respond` for the answer, `unknown` where no tool answers to the name.
@@ -73,6 +76,8 @@ class Tally:
 
     recorded: int = 0
     stop_reasons: Counter[StopReason] = field(default_factory=Counter)
+    spent: Counter[str] = field(default_factory=Counter)
+    uncounted: int = 0
     played: int = 0
     steps: int = 0
     prompt_tokens: int = 0
@@ -90,9 +95,11 @@ class Tally:
         """Count one episode."""
         self.recorded += 1
         self.stop_reasons[episode.stop_reason] += 1
+        usage = episode.usage
+        self.spent.update(usage.model_dump())
+        self.uncounted += _is_uncounted(episode)
         if episode.stop_reason == StopReason.ENGINE_ERROR:
             return
-        usage = episode.usage
         self.played += 1
         self.steps += episode.steps
         self.prompt_tokens += usage.prompt_tokens
@@ -170,6 +177,13 @@ def collect_outcomes(episodes: Iterable[Trajectory], grid: Grid) -> Outcomes:
             success[cell] = True
             strict[cell] = not any(call.repairs for call in episode.calls)
     return Outcomes(grid, success, strict, recorded, failed, tallies)
+
+
+def _is_uncounted(episode: Trajectory) -> bool:
+    """Whether tokens must be missing: no prompt is empty, and no call was written without a token."""
+    usage = episode.usage
+    counted = usage.prompt_tokens and (usage.completion_tokens or not episode.calls)
+    return bool(usage.model_calls and not counted)
 
 
 def _place(

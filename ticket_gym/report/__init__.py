@@ -14,6 +14,7 @@ from ticket_gym.report.files import (
     write_markdown,
 )
 from ticket_gym.report.page import render_html, write_html
+from ticket_gym.report.prices import read_prices
 from ticket_gym.report.scoring import ScoredRun, Scoring, load_runs
 from ticket_gym.report.terminal import print_report, print_scores
 
@@ -24,6 +25,7 @@ __all__ = [
     "load_runs",
     "print_report",
     "print_scores",
+    "read_prices",
     "render_csv",
     "render_html",
     "render_json",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ticket_gym.errors import RunWriteError
-from ticket_gym.metrics import ESTIMATORS, Estimate, RunComparison, Score
+from ticket_gym.metrics import ESTIMATORS, Cost, Estimate, RunComparison, Score
 from ticket_gym.metrics.summary import GroupSummary
 from ticket_gym.report.findings import (
     causes_table,
@@ -26,6 +26,7 @@ from ticket_gym.report.scoring import ScoredRun
 from ticket_gym.report.tables import (
     Cell,
     Table,
+    costs_tables,
     effort_table,
     episodes_table,
     estimators_table,
@@ -99,6 +100,7 @@ def _shared_tables(runs: Sequence[ScoredRun]) -> Iterator[Table]:
         yield runs_table(runs)
     for make in (parts_table, estimators_table, episodes_table, causes_table, effort_table):
         yield make(runs)
+    yield from costs_tables(runs)
     yield profile_table(runs)
     yield languages_table(runs)
 
@@ -143,6 +145,8 @@ def render_csv(runs: Sequence[ScoredRun]) -> str:
         writer.writerow((run.label, "overall", "total", "do_nothing", "", "", run.summary.do_nothing, "", ""))
         for cause, number in sorted(sum(run.causes().values(), Counter[str]()).items()):
             writer.writerow((run.label, "overall", "total", f"cause_{cause}", "", "", number, "", ""))
+        for name, value in _cost_figures(run.cost).items():
+            writer.writerow((run.label, "overall", "total", f"cost_{name}", "", "", value, "", ""))
     return target.getvalue()
 
 
@@ -163,6 +167,14 @@ def _figures(group: GroupSummary) -> Iterator[tuple[object, ...]]:
             yield "total", f"tool_{tool}_{name}", "", "", number, "", ""
     for code, number in group.error_codes.items():
         yield "total", f"error_{code}", "", "", number, "", ""
+
+
+def _cost_figures(cost: Cost | None) -> dict[str, object]:
+    """Figures of the cost. A cost that is not known, or that there is none of, is empty; such tokens are left out."""
+    if cost is None:
+        return {}
+    figures = cost.model_dump(exclude={"names", "prices"})
+    return {**(figures.pop("usage") or {}), **figures}
 
 
 def _score_figures(part: str, score: Score) -> Iterator[tuple[object, ...]]:
@@ -199,6 +211,7 @@ def _run_data(run: ScoredRun) -> dict[str, Any]:
         "scoring": asdict(run.scoring),
         "episodes_sha256": run.episodes_digest,
         "summary": asdict(run.summary),
+        "cost": None if run.cost is None else run.cost.model_dump(mode="json"),
         "language_pairs": [
             {"first": first, "second": second, **asdict(found)}
             for (first, second), found in run.compare_languages().items()

@@ -18,6 +18,7 @@ from ticket_gym.report.plots import MARKERS, deviation_plot, profile_plot, size_
 from ticket_gym.report.scoring import ScoredRun
 from ticket_gym.report.tables import (
     Table,
+    costs_tables,
     effort_table,
     episodes_table,
     estimators_table,
@@ -140,7 +141,7 @@ def _tables(runs: Sequence[ScoredRun]) -> list[Table]:
     tables += [make(runs) for make in (parts_table, estimators_table, episodes_table, effort_table)]
     if any(len(run.config.languages) > 1 for run in runs):
         tables += [profile_table(runs), languages_table(runs)]
-    return [*tables, causes_table(runs)]
+    return [*tables, causes_table(runs), *costs_tables(runs)]
 
 
 def _plots(runs: Sequence[ScoredRun]) -> list[Plot]:

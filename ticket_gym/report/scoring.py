@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,12 +10,15 @@ from ticket_gym.errors import ConfigurationError, RunError, UnknownTaskError
 from ticket_gym.journal import EPISODES_FILE, Cell, RunFolder
 from ticket_gym.metrics import (
     Comparison,
+    Cost,
     Grid,
     Outcomes,
+    Prices,
     QueryInfo,
     Summary,
     collect_outcomes,
     compare_languages,
+    measure_cost,
     summarize,
 )
 from ticket_gym.metrics.summary import GroupSummary
@@ -83,6 +86,7 @@ class ScoredRun:
         warnings: What a reader must know before believing the scores.
         episodes_digest: SHA-256 of the episodes' file.
         find_task: Looks a request up by language and query id, as it was played.
+        cost: What its tokens cost; None where no prices were given.
     """
 
     path: Path
@@ -95,6 +99,7 @@ class ScoredRun:
     warnings: tuple[str, ...]
     episodes_digest: str
     find_task: Callable[[Language, str], Task] = field(repr=False)
+    cost: Cost | None = None
 
     def episodes(self) -> Iterator[tuple[Trajectory, Verdict]]:
         """The recorded episodes, read from the folder again."""
@@ -140,6 +145,7 @@ def load_runs(
     stratify: bool = False,
     resamples: int = 9_999,
     seed: int = 0,
+    prices: Mapping[str, Prices] | None = None,
 ) -> list[ScoredRun]:
     """Read run folders and score them.
 
@@ -150,6 +156,7 @@ def load_runs(
         stratify: See `ticket_gym.metrics.summarize`.
         resamples: Bootstrap resamples, and permutations of the comparisons.
         seed: Seed of both.
+        prices: By model name, to show what the runs cost; they change no score.
 
     Raises:
         ConfigurationError: No folder is named, one is named twice, or an option cannot be used.
@@ -164,10 +171,10 @@ def load_runs(
         raise ConfigurationError(f"k={k}: must be from 1 to the number of trials of every run, here {fewest}")
     scoring = Scoring(min(DEFAULT_K, fewest) if k is None else k, confidence, stratify, resamples, seed)
     labels = _label(runs)
-    return [_score(run, label, scoring) for run, label in zip(runs, labels, strict=True)]
+    return [_score(run, label, scoring, prices) for run, label in zip(runs, labels, strict=True)]
 
 
-def _score(run: RunFolder, label: str, scoring: Scoring) -> ScoredRun:
+def _score(run: RunFolder, label: str, scoring: Scoring, prices: Mapping[str, Prices] | None) -> ScoredRun:
     """Read a run once: what is kept of an episode is its verdict and its place in the scores."""
     verdicts: dict[Cell, Verdict] = {}
     find = _task_finder(run.config)
@@ -184,6 +191,7 @@ def _score(run: RunFolder, label: str, scoring: Scoring) -> ScoredRun:
         warnings=tuple(_warnings(run, outcomes, verdicts)),
         episodes_digest=digest,
         find_task=find,
+        cost=None if prices is None else measure_cost(outcomes, _names(run.config), prices),
     )
 
 
@@ -229,6 +237,11 @@ def _grid(config: RunConfig, find: Callable[[Language, str], Task]) -> Grid:
     tasks = [find(config.languages[0], query) for query in config.queries]
     queries = tuple(QueryInfo(task.id, task.template, task.solvable) for task in tasks)
     return Grid(config.languages, queries, config.trials)
+
+
+def _names(config: RunConfig) -> tuple[str, ...]:
+    """What the model is called: in tables, and by the engine, which a script may have told otherwise."""
+    return (config.model.name, *(name for name in [config.agent.get("model")] if isinstance(name, str)))
 
 
 def _summarize(outcomes: Outcomes, how: Scoring) -> Summary:

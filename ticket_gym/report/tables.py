@@ -1,10 +1,10 @@
 """The tables of a report, once, for the terminal, Markdown and HTML alike: scores and what must stand beside them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ticket_gym.metrics import Estimate
+from ticket_gym.metrics import Cost, Estimate
 from ticket_gym.report.scoring import ScoredRun
 from ticket_gym.types import LANGUAGES, RESPOND, TOOLS, Language, StopReason
 
@@ -48,6 +48,7 @@ class Table:
 
 
 NONE = Cell("–", tone="muted")
+UNKNOWN = Cell("unknown", tone="muted")
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -239,6 +240,50 @@ def effort_table(runs: Sequence[ScoredRun]) -> Table:
         tuple(rows),
         "Means over the episodes that were played; prompt to cached are tokens.",
     )
+
+
+def costs_tables(runs: Sequence[ScoredRun]) -> list[Table]:
+    """Tokens by kind and what they cost; no table where no prices were given."""
+    costs = [(run, run.cost) for run in runs if run.cost is not None]
+    if not costs:
+        return []
+    kinds = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+    rows = [
+        (
+            Cell(run.label),
+            *(UNKNOWN if cost.usage is None else count(getattr(cost.usage, kind)) for kind in kinds),
+            *(_usd(cost, value) for value in (cost.usd, cost.usd_per_episode, cost.usd_per_success)),
+        )
+        for run, cost in costs
+    ]
+    heads = ("Run", "Prompt", "Cached", "Completion", "Reasoning", "USD", "/ episode", "/ success")
+    note = " ".join(
+        [
+            "Over all recorded episodes, engine errors too; tries that failed or were played again are not in it. "
+            "Cached tokens are part of the prompt, reasoning of the completion.",
+            *(gap for run, cost in costs for gap in _cost_gaps(run, cost)),
+        ]
+    )
+    return [Table("costs", "Tokens and cost", heads, tuple(rows), note)]
+
+
+def _cost_gaps(run: ScoredRun, cost: Cost) -> Iterator[str]:
+    """Why a run has no cost."""
+    if cost.prices is None:
+        yield f"{run.label}: no cost, for the price table has no {' and no '.join(map(repr, cost.names))}."
+    if cost.uncounted:
+        recorded = run.summary.overall.counts.present
+        yield f"{run.label}: no token counts for {cost.uncounted:,} of {recorded:,} episodes, so the sums are unknown."
+
+
+def _usd(cost: Cost, value: float | None) -> Cell:
+    if cost.prices is None:
+        return NONE
+    if cost.usd is None:
+        return UNKNOWN
+    if value is None:
+        return Cell("none", tone="muted")
+    return Cell(f"{value:,.{2 if value >= 100 else 4 if value >= 1 else 6}f}")
 
 
 def tools_table(run: ScoredRun) -> Table:

@@ -18,6 +18,7 @@ from ticket_gym.report.scoring import ScoredRun
 from ticket_gym.report.tables import (
     Cell,
     Table,
+    costs_tables,
     effort_table,
     episodes_table,
     estimators_table,
@@ -50,7 +51,7 @@ def print_report(runs: Sequence[ScoredRun], console: Console) -> None:
 
 
 def print_scores(runs: Sequence[ScoredRun], console: Console) -> None:
-    """Print the scores alone: languages and overall, the parts, pass^1 to pass^k, and what is missing.
+    """Print the scores alone: languages and overall, the parts, pass^1 to pass^k, what is missing, and the cost.
 
     Args:
         runs: What `load_runs` gave.
@@ -59,7 +60,13 @@ def print_scores(runs: Sequence[ScoredRun], console: Console) -> None:
     for run in runs:
         for warning in run.warnings:
             console.print(f"[bold yellow]{escape(run.label)}:[/] {escape(warning)}")
-    for table in (scores_table(runs), parts_table(runs), estimators_table(runs), episodes_table(runs)):
+    for table in (
+        scores_table(runs),
+        parts_table(runs),
+        estimators_table(runs),
+        episodes_table(runs),
+        *costs_tables(runs),
+    ):
         _print(table, console)
 
 
@@ -72,6 +79,7 @@ def _shared_tables(runs: Sequence[ScoredRun]) -> Iterator[Table]:
     yield episodes_table(runs)
     yield causes_table(runs)
     yield effort_table(runs)
+    yield from costs_tables(runs)
     if any(len(run.config.languages) > 1 for run in runs):
         yield profile_table(runs)
         yield languages_table(runs)
