@@ -273,6 +273,12 @@ def test_a_template_that_refuses_a_conversation_is_an_engine_error() -> None:
         talk.next_prompt()
 
 
+def test_a_template_that_tells_the_date_tells_that_of_the_system_prompt() -> None:
+    talk = Conversation(PLAIN + "{{ strftime_now('%d %b %Y') }}")
+    assert talk.text(talk.next_prompt()).endswith("01 Jan 2025")
+    assert talk.prompter.describe()["chat_template_date"] == "2025-01-01"
+
+
 def test_template_options_reach_the_template_and_the_record() -> None:
     talk = Conversation(PLAIN + "{{ mood }}", template_options={"mood": "calm"})
     assert talk.text(talk.next_prompt()).endswith("calm")

@@ -95,6 +95,34 @@ async def test_episodes_in_two_languages_are_played_side_by_side(folder: str) ->
         assert 0 < episode.usage.completion_tokens <= 12 * episode.usage.model_calls
 
 
+async def test_continuous_batching_writes_what_batches_write(folder: str) -> None:
+    requests = [_request(f"Match {number} à Saint-Étienne ?" + " Merci." * number) for number in range(5)]
+    texts = []
+    for batching in ("static", "continuous"):
+        engine = _engine(folder, batching=batching, temperature=0, max_batch=2)
+        texts.append(await _texts(engine, requests))
+        texts.append(await _texts(engine, requests[:1]))
+        assert engine.describe()["batching"] == batching
+        await engine.aclose()
+    assert texts[0] == texts[2]
+    assert texts[1] == texts[3] == texts[0][:1]
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"temperature": 0, "repetition_penalty": 1.1}, {}], ids=str)
+def test_continuous_batching_refuses_to_draw(folder: str, sampling: dict[str, float]) -> None:
+    with pytest.raises(EngineSetupError, match="batching='static'"):
+        _engine(folder, batching="continuous", **sampling)
+
+
+async def test_closing_ends_what_continuous_batching_has_under_way(folder: str) -> None:
+    engine = _engine(folder, batching="continuous", temperature=0, max_tokens=4000)
+    asked = asyncio.create_task(engine.complete(_request("Bonjour")))
+    await asyncio.sleep(0.5)
+    await engine.aclose()
+    with pytest.raises(EngineError, match="closed"):
+        await asked
+
+
 async def test_a_seed_gives_the_same_message_in_any_batch(folder: str) -> None:
     engine = _engine(folder)
     asked = "Un billet pour Saint-Étienne, s'il vous plaît."
@@ -150,14 +178,15 @@ async def test_the_next_turn_goes_on_with_the_sampled_ids(folder: str) -> None:
     assert following.usage.prompt_tokens > len(ids)
 
 
-async def test_limits_are_told_apart(folder: str) -> None:
-    engine = _engine(folder, max_tokens=5)
+@pytest.mark.parametrize("batching", ["static", "continuous"])
+async def test_limits_are_told_apart(folder: str, batching: str) -> None:
+    engine = _engine(folder, batching=batching, temperature=0, max_tokens=5)
     cut = await engine.complete(_request("Un billet."))
     room = cut.usage.prompt_tokens + 3
     await engine.aclose()
     assert (cut.stop, cut.usage.completion_tokens) == (StopReason.LENGTH, 5)
 
-    engine = _engine(folder, max_tokens=5, max_context=room)
+    engine = _engine(folder, batching=batching, temperature=0, max_tokens=5, max_context=room)
     full = await engine.complete(_request("Un billet."))
     assert (full.stop, full.usage.completion_tokens) == (StopReason.CONTEXT_OVERFLOW, 3)
     with pytest.raises(ContextOverflowError, match=str(room)):

@@ -11,6 +11,7 @@ from ticket_gym.errors import ConfigurationError, EngineSetupError
 
 DistributedBackend = Literal["mp", "ray", "uni", "external_launcher"]
 Reader = Literal["style", "tokenizer"]
+Batching = Literal["static", "continuous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class TransformersOptions:
         device: `auto` (the first of cuda, mps and cpu that is there), or a torch device.
         dtype: `auto` (as the weights are stored), `bfloat16`, `float16` or `float32`.
         max_batch: Messages generated at once.
+        batching: `static`: batch after batch, each message with a seed of its own. `continuous`: transformers' own
+            continuous batching, in which no message waits for a longer one; only for temperature 0.
         max_context: Context window in tokens; None for the model's own.
         prefix_cache: Whether what all conversations begin with (system prompt and tools) is computed once and kept.
             Switch it off for models whose cache is not one of keys and values.
@@ -116,6 +119,7 @@ class TransformersOptions:
     device: str = "auto"
     dtype: str = "auto"
     max_batch: int = 16
+    batching: Batching = "static"
     max_context: int | None = None
     prefix_cache: bool = True
     trust_remote_code: bool = False
@@ -133,6 +137,7 @@ class TransformersOptions:
                 **_common_mistakes(self.model, self.style),
                 "reader": (self.reader not in get_args(Reader), f"one of {', '.join(get_args(Reader))}"),
                 "max_batch": (self.max_batch < 1, "an integer from 1"),
+                "batching": (self.batching not in get_args(Batching), f"one of {', '.join(get_args(Batching))}"),
                 "max_context": (self.max_context is not None and self.max_context < 1, "an integer from 1"),
             },
         )

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from ticket_gym.engines.base import RAW_TEXT, REASONING, Completion, Request
@@ -19,6 +20,8 @@ from ticket_gym.errors import EngineError, EngineSetupError
 from ticket_gym.records import Usage
 from ticket_gym.types import Message, StopReason
 
+PRESENT = datetime(2025, 1, 1)
+"""What a chat template that asks for the date is told: as the system prompts tell it, so that no prompt changes by day."""
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """What chat templates call a message's reasoning."""
 _MARK = "zqxmarkzqx"
@@ -109,6 +112,7 @@ class Prompter:
             "style": self._style,
             "chat_template_sha256": template_digest(self._tokenizer),
             "chat_template_options": self._options,
+            "chat_template_date": PRESENT.date().isoformat(),
             "stop_token_ids": list(self.stop_ids),
             "history": f"token ids appended; reasoning {kept}",
         }
@@ -209,9 +213,10 @@ class Prompter:
                 raise EngineError(f"the chat template refuses the conversation: {problem}") from problem
 
     def _apply(self, messages: list[Message], tools: Sequence[dict[str, Any]], open_turn: bool) -> str:
+        options = {"strftime_now": PRESENT.strftime, **self._options}
         return str(
             self._tokenizer.apply_chat_template(
-                messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=open_turn, **self._options
+                messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=open_turn, **options
             )
         )
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ticket_gym.engines.base import RAW_TEXT, REASONING, Completion, Request, Sampling
 from ticket_gym.engines.batches import BatchGenerator, Row
+from ticket_gym.engines.continuous import ContinuousGenerator
 from ticket_gym.engines.local_options import TransformersOptions, read_template, style_of
 from ticket_gym.engines.prompting import Prompter, Sampled
 from ticket_gym.errors import ContextOverflowError, EngineError, EngineSetupError
@@ -54,13 +55,19 @@ class TransformersEngine:
         read = self._parse if options.reader == "tokenizer" else None
         if read is not None and not getattr(self._tokenizer, "response_template", None):
             raise EngineSetupError(f"model {options.model!r}: its tokenizer cannot parse responses: use reader=style")
-        stop_ids = _stop_ids(self._model.generation_config)
-        self._prompter = Prompter(self._tokenizer, style, dict(options.chat_template_options), stop_ids, read)
-        if not self._prompter.stop_ids:
+        ends = _stop_ids(self._model.generation_config)
+        self._prompter = Prompter(self._tokenizer, style, dict(options.chat_template_options), ends, read)
+        stop_ids = self._prompter.stop_ids
+        if not stop_ids:
             raise EngineSetupError(
                 f"model {options.model!r}: neither tokenizer nor generation config names an end token"
             )
-        self._batches = BatchGenerator(self._model, self._prompter.stop_ids, self._sampling, options.prefix_cache)
+        self._batches = BatchGenerator(self._model, stop_ids, self._sampling, options.prefix_cache)
+        self._continuous: ContinuousGenerator | None = None
+        if options.batching == "continuous":
+            self._continuous = ContinuousGenerator(
+                self._model, stop_ids, self._sampling, options.max_batch, self._context
+            )
         self._waiting: deque[tuple[Row, asyncio.Future[Sampled]]] = deque()
         self._under_way: list[tuple[Row, asyncio.Future[Sampled]]] = []
         self._thread = ThreadPoolExecutor(1, "transformers")
@@ -85,7 +92,8 @@ class TransformersEngine:
             "reader": self.options.reader,
             "context": self._context,
             "sampling": self._sampling.given(),
-            "seeds": "one per message, drawn apart from the batch",
+            "batching": self.options.batching,
+            "seeds": "one per message, drawn apart from the batch" if self._continuous is None else "nothing is drawn",
             **self._prompter.describe(),
         }
 
@@ -97,6 +105,8 @@ class TransformersEngine:
             raise ContextOverflowError(f"{len(prompt)} tokens do not fit the context window of {self._context}")
         most = self._sampling.max_tokens
         row = Row(prompt, min(most or room, room), most is None or room < most, request.seed)
+        if self._continuous is not None:
+            return self._prompter.completion(request, prompt, await self._continuous.generate(row))
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         self._waiting.append((row, future))
         if self._serving is None or self._serving.done():
@@ -110,6 +120,8 @@ class TransformersEngine:
         if self._serving is not None:
             self._serving.cancel()
         self._thread.shutdown(wait=True)
+        if self._continuous is not None:
+            self._continuous.close()
 
     # Batches
 
