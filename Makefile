@@ -1,6 +1,7 @@
 # make benchmark   play all queries with the oracle and print the score table
 # make test        the tests, without the slow ones (all of them: make test ARGS='-m ""')
 # make test-models the tests that need torch, transformers and TRL (a large download)
+# make learn       train the small model from nothing, twice, and draw its learning curve (about 40 minutes on one core)
 # make check       style, formatting, types and the floors
 # make format      mend what ruff can mend
 # make clean       remove everything that was made here, .venv included
@@ -16,7 +17,7 @@ MODEL_TESTS := tests/test_transformers_engine.py tests/test_training.py tests/te
 CODE := $(wildcard ticket_gym tests baselines benchmarks .ci)
 
 .NOTPARALLEL:
-.PHONY: benchmark test test-models check format clean
+.PHONY: benchmark test test-models learn check format clean
 .SECONDARY:
 
 benchmark: $(VENV)/.installed-eval
@@ -28,6 +29,9 @@ test: $(VENV)/.installed-test
 # One thread: these models are so small that several would only wait for each other.
 test-models: $(VENV)/.installed-models
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(MODEL_TESTS) $(ARGS)
+
+learn: $(VENV)/.installed-models
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.small_model $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(CODE)

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from baselines.small_model.drawing import draw_curve
 from baselines.small_model.evaluation import Journal
+from baselines.small_model.network import save_network
 from baselines.small_model.plan import Plan, read_plan
 from baselines.small_model.tokenizer import build_tokenizer
 from baselines.small_model.training import Training
@@ -36,6 +37,7 @@ def main() -> None:
     add_scripted(context, plan)
     for seed in options.seeds:
         network = Training(plan, seed, tokenizer, options.work / f"seed{seed}", curve).run()
+        save_network(network, tokenizer, options.work / f"seed{seed}" / "model", half=True)
         add_transfer(context, plan, seed, network, tokenizer, TRANSFER_TASKS)
         draw_curve(curve, context, results / "learning_curve.svg")
 

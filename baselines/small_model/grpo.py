@@ -31,15 +31,12 @@ class Groups:
         size: Episodes of each task.
         minibatch: Episodes of one update.
         clip: How far the ratio of probabilities may leave 1 before it stops counting (Schulman et al. 2017).
-        negative: Weight of the advantages below 0. At 0, episodes that went worse than their group are left out, as in
-            reward-ranked fine-tuning (Dong et al. 2023, "RAFT").
     """
 
     tasks: int = 12
     size: int = 8
     minibatch: int = 48
     clip: float = 0.2
-    negative: float = 1.0
 
     def spread(self, tasks: Sequence[Task]) -> list[Task]:
         """Each task as often as its group has members."""
@@ -91,8 +88,7 @@ def reinforce(
     """
     rewards = torch.tensor([transcript.reward for transcript in transcripts]).view(-1, groups.size)
     gains = advantages(rewards)
-    weighted = torch.where(gains < 0, groups.negative * gains, gains).flatten().tolist()
-    telling = [(transcript, gain) for transcript, gain in zip(transcripts, weighted, strict=True) if gain]
+    telling = [pair for pair in zip(transcripts, gains.flatten().tolist(), strict=True) if pair[1]]
     rng.shuffle(telling)
     for first in range(0, len(telling), groups.minibatch):
         step(network, optimiser, _losses(network, prefix, telling[first : first + groups.minibatch], groups.clip))

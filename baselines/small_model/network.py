@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen3Config
 
-Memory = list[tuple[Tensor, Tensor]]
-"""Keys and values of each layer, each of shape (batch, heads, positions, head size)."""
+KeysAndValues = tuple[Tensor, Tensor]
+"""Of one layer, each of shape (batch, heads, positions, head size)."""
+
+Memory = list[KeysAndValues]
+"""Keys and values of each layer."""
 
 
 ROPE_THETA = 10000.0
@@ -55,10 +58,21 @@ class Attention(nn.Module):
         """What later positions attend to: (batch, heads, positions, head size) each."""
         return _rotate(self.k_norm(self._split(self.k_proj(normed))), positions), self._split(self.v_proj(normed))
 
-    def forward(self, normed: Tensor, positions: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """What is gathered at each position, (batch, positions, width)."""
+    def forward(
+        self,
+        normed: Tensor,
+        positions: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        prefix: KeysAndValues | None = None,
+    ) -> Tensor:
+        """What is gathered at each position, (batch, positions, width); all may attend to the prefix."""
         queries = _rotate(self.q_norm(self._split(self.q_proj(normed))), positions)
-        attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        if prefix is None:
+            attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        else:
+            attended = _attend_behind(prefix, queries, keys, values, mask)
         gathered: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return gathered
 
@@ -95,9 +109,17 @@ class Block(nn.Module):
         """What later positions attend to: (batch, heads, positions, head size) each."""
         return self.self_attn.keys_and_values(self.input_layernorm(stream), positions)
 
-    def forward(self, stream: Tensor, positions: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    def forward(
+        self,
+        stream: Tensor,
+        positions: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        prefix: KeysAndValues | None = None,
+    ) -> Tensor:
         """The stream after this block, given all keys and values and who may attend to what."""
-        stream = stream + self.self_attn(self.input_layernorm(stream), positions, keys, values, mask)
+        stream = stream + self.self_attn(self.input_layernorm(stream), positions, keys, values, mask, prefix)
         added: Tensor = stream + self.mlp(self.post_attention_layernorm(stream))
         return added
 
@@ -167,40 +189,75 @@ class Network(nn.Module):
         hidden: Tensor = self.norm(stream)
         return hidden, memory
 
-    def extend(self, ids: Tensor, starts: Tensor, buffers: Memory, rows: Tensor | None = None) -> Tensor:
+    def extend(
+        self, ids: Tensor, starts: Tensor, prefix: Memory, buffers: Memory, rows: Tensor | None = None
+    ) -> Tensor:
         """Read the next tokens of conversations of different lengths, adding to their memory in place.
 
         Args:
             ids: Tokens, (batch, positions), padded at the end; padding is overwritten by what follows.
-            starts: (batch,) place of each row's first token in its conversation.
-            buffers: Keys and values so far, with room for these tokens and one more.
+            starts: (batch,) place of each row's first token, counted from the end of the prefix.
+            prefix: What `read` gave for the tokens before every conversation, of batch size 1.
+            buffers: Keys and values since the prefix, with room for these tokens and one more.
             rows: (batch,) which rows of the buffers these are; None for all of them.
 
         Returns:
             Hidden states (batch, positions, width).
         """
-        positions = starts.unsqueeze(1) + torch.arange(ids.shape[1])
+        places = starts.unsqueeze(1) + torch.arange(ids.shape[1])
+        positions = (prefix[0][0].shape[2] + places).unsqueeze(1)
         # Padding that would fall behind the end is kept in the last place, which no conversation uses.
         last = buffers[0][0].shape[2] - 1
-        slots = positions.clamp(max=last)
-        end = min(int(positions[:, -1].max()), last) + 1
-        mask = _as_bias(torch.arange(end) <= positions.unsqueeze(-1)).unsqueeze(1)
-        places = torch.arange(len(ids)) if rows is None else rows
+        slots = places.clamp(max=last)
+        end = min(int(places[:, -1].max()), last) + 1
+        mask = _as_bias(torch.arange(end) <= places.unsqueeze(-1)).unsqueeze(1)
+        chosen = torch.arange(len(ids)) if rows is None else rows
         stream = self.embed_tokens(ids)
-        for block, (all_keys, all_values) in zip(self.blocks, buffers, strict=True):
-            keys, values = block.keys_and_values(stream, positions.unsqueeze(1))
-            all_keys[places.unsqueeze(1), :, slots] = keys.transpose(1, 2)
-            all_values[places.unsqueeze(1), :, slots] = values.transpose(1, 2)
+        for block, before, (all_keys, all_values) in zip(self.blocks, prefix, buffers, strict=True):
+            keys, values = block.keys_and_values(stream, positions)
+            all_keys[chosen.unsqueeze(1), :, slots] = keys.transpose(1, 2)
+            all_values[chosen.unsqueeze(1), :, slots] = values.transpose(1, 2)
             keys, values = all_keys[:, :, :end], all_values[:, :, :end]
             if rows is not None:
                 keys, values = keys[rows], values[rows]
-            stream = block(stream, positions.unsqueeze(1), keys, values, mask)
+            stream = block(stream, positions, keys, values, mask, before)
         hidden: Tensor = self.norm(stream)
         return hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores of the next token; the output layer is the embedding."""
         return functional.linear(hidden, self.embed_tokens.weight)
+
+
+def _attend_behind(prefix: KeysAndValues, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    """Attention to a prefix that all rows share and to each row's own keys.
+
+    Where a row has one query, the prefix is read once for the whole batch and not once for each row, which is most of
+    what writing a token costs (Juravsky et al. 2024, "Hydragen"). With many queries the copies cost less than the
+    scores that they save.
+
+    Args:
+        prefix: Keys and values, (1, heads, prefix positions, head size).
+        queries: (batch, heads, positions, head size).
+        keys: (batch, heads, own positions, head size).
+        values: Of the same shape.
+        mask: Added to the scores of the own keys, (batch, 1, positions, own positions).
+    """
+    batch, _, length, size = queries.shape
+    prefix_length = prefix[0].shape[2]
+    if length > 1:
+        keys, values = (
+            torch.cat([shared.expand(batch, -1, -1, -1), own], dim=2)
+            for shared, own in zip(prefix, (keys, values), strict=True)
+        )
+        mask = functional.pad(mask, (prefix_length, 0))
+        return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    scaled = queries / size**0.5
+    to_prefix = scaled[:, :, 0].transpose(0, 1) @ prefix[0][0].transpose(1, 2)
+    to_own = scaled @ keys.transpose(2, 3) + mask
+    weights = torch.cat([to_prefix.transpose(0, 1).unsqueeze(2), to_own], dim=-1).softmax(-1)
+    from_prefix = weights[:, :, 0, :prefix_length].transpose(0, 1) @ prefix[1][0]
+    return from_prefix.transpose(0, 1).unsqueeze(2) + weights[..., prefix_length:] @ values
 
 
 def _as_bias(allowed: Tensor) -> Tensor:

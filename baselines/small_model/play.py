@@ -85,11 +85,11 @@ class Player:
         generator = torch.Generator().manual_seed(seed)
         transcripts: list[Transcript] = []
         with torch.no_grad():
-            _, memory = self.network.read(torch.tensor([self._prefix]))
+            _, prefix = self.network.read(torch.tensor([self._prefix]))
             for first in range(0, len(tasks), self.limits.batch):
                 rows = [self._begin(task) for task in tasks[first : first + self.limits.batch]]
                 transcripts += [row.transcript for row in rows]
-                self._play_rows(rows, memory, temperature, generator)
+                self._play_rows(rows, prefix, temperature, generator)
         self.clock.total += time.perf_counter() - start
         self.clock.episodes += len(tasks)
         self.clock.tokens += sum(len(transcript.ids) for transcript in transcripts)
@@ -109,12 +109,12 @@ class Player:
         row.transcript.log_probs += [0.0] * len(ids)
         row.pending += ids
 
-    def _play_rows(self, rows: list[_Row], memory: Memory, temperature: float, generator: torch.Generator) -> None:
-        capacity = len(self._prefix) + self.limits.episode + self.limits.message + 1
-        buffers = [(_room(keys, len(rows), capacity), _room(values, len(rows), capacity)) for keys, values in memory]
+    def _play_rows(self, rows: list[_Row], prefix: Memory, temperature: float, generator: torch.Generator) -> None:
+        capacity = self.limits.episode + self.limits.message + 1
+        buffers = [(_room(keys, len(rows), capacity), _room(values, len(rows), capacity)) for keys, values in prefix]
         while rows:
-            hidden = self._read_pending(rows, buffers)
-            self._write_messages(rows, hidden, buffers, temperature, generator)
+            hidden = self._read_pending(rows, prefix, buffers)
+            self._write_messages(rows, hidden, prefix, buffers, temperature, generator)
             for row in rows:
                 self._answer(row)
             kept = [number for number, row in enumerate(rows) if not row.session.done]
@@ -122,7 +122,7 @@ class Player:
                 buffers = [(keys[kept], values[kept]) for keys, values in buffers]
                 rows = [rows[number] for number in kept]
 
-    def _read_pending(self, rows: list[_Row], buffers: Memory) -> Tensor:
+    def _read_pending(self, rows: list[_Row], prefix: Memory, buffers: Memory) -> Tensor:
         """Hidden state after each row's last token; rows with about as much to read are read together."""
         hidden = torch.empty(len(rows), self.network.shape.width)
         order = sorted(range(len(rows)), key=lambda number: len(rows[number].pending))
@@ -130,7 +130,7 @@ class Player:
             chosen = order[first : first + READ_AT_ONCE]
             some = [rows[number] for number in chosen]
             ids = pad_sequence([torch.tensor(row.pending) for row in some], batch_first=True)
-            states = self.network.extend(ids, self._places(some), buffers, torch.tensor(chosen))
+            states = self.network.extend(ids, _places(some), prefix, buffers, torch.tensor(chosen))
             last = torch.tensor([len(row.pending) - 1 for row in some])
             hidden[chosen] = states[torch.arange(len(some)), last]
             for row in some:
@@ -139,7 +139,13 @@ class Player:
         return hidden
 
     def _write_messages(
-        self, rows: list[_Row], hidden: Tensor, buffers: Memory, temperature: float, generator: torch.Generator
+        self,
+        rows: list[_Row],
+        hidden: Tensor,
+        prefix: Memory,
+        buffers: Memory,
+        temperature: float,
+        generator: torch.Generator,
     ) -> None:
         """Let every row write one message. Its last token stays pending, to be read with the answer."""
         writing = [True] * len(rows)
@@ -156,14 +162,11 @@ class Player:
                     writing[number] = token != self._end
             if not any(writing) or count == self.limits.message - 1:
                 return
-            hidden = self.network.extend(tokens.unsqueeze(1), self._places(rows), buffers)[:, -1]
+            hidden = self.network.extend(tokens.unsqueeze(1), _places(rows), prefix, buffers)[:, -1]
             for number, row in enumerate(rows):
                 if writing[number]:
                     row.read += 1
                     row.pending = []
-
-    def _places(self, rows: Sequence[_Row]) -> Tensor:
-        return torch.tensor([len(self._prefix) + row.read for row in rows])
 
     def _answer(self, row: _Row) -> None:
         """Play the message that a row has just written."""
@@ -201,9 +204,11 @@ def _draw(log_probs: Tensor, temperature: float, generator: torch.Generator) -> 
     return torch.multinomial((log_probs / temperature).softmax(-1), 1, generator=generator).squeeze(1)
 
 
+def _places(rows: Sequence[_Row]) -> Tensor:
+    return torch.tensor([row.read for row in rows])
+
+
 def _room(part: Tensor, rows: int, capacity: int) -> Tensor:
-    """The prefix's keys or values for each row, with room for what follows."""
-    _, heads, length, size = part.shape
-    room = torch.zeros(rows, heads, capacity, size)
-    room[:, :, :length] = part
-    return room
+    """Room for the keys or values that each row adds to the prefix's."""
+    _, heads, _, size = part.shape
+    return torch.zeros(rows, heads, capacity, size)
