@@ -227,7 +227,8 @@ def _server(arguments: argparse.Namespace) -> Iterator[str]:
     command = [str(Path(sys.executable).with_name("vllm")), "serve", arguments.model]
     command += [str(word) for option in options.items() for word in option]
     log = (arguments.out / "serve.log").open("w", encoding="utf-8")
-    server = subprocess.Popen([*command, "--enforce-eager", "--enable-auto-tool-choice"], stdout=log, stderr=log)
+    command += ["--enforce-eager", "--enable-auto-tool-choice", "--enable-prompt-tokens-details"]
+    server = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         while not _healthy(port):
             if server.poll() is not None:
