@@ -1,6 +1,6 @@
 # make benchmark   play all queries with the oracle and print the score table
 # make test        the tests, without the slow ones (all of them: make test ARGS='-m ""')
-# make test-models the tests that need torch, transformers and TRL (a large download)
+# make test-models the tests that need torch, transformers, TRL and sb3-contrib (a large download)
 # make learn       train the small model from nothing, twice, and draw its learning curve (about 40 minutes on one core)
 # make check       style, formatting, types and the floors
 # make format      mend what ruff can mend
@@ -13,7 +13,7 @@ VENV ?= .venv
 ARGS ?=
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
-MODEL_TESTS := tests/test_transformers_engine.py tests/test_training.py tests/test_trl.py
+MODEL_TESTS := $(patsubst %,tests/test_%.py,transformers_engine training trl train_grpo numeric)
 CODE := $(wildcard ticket_gym tests baselines benchmarks .ci)
 
 .NOTPARALLEL:
@@ -50,7 +50,7 @@ clean:
 # torch comes first: what is asked for alone can be a build without CUDA, what a dependency asks for never is.
 $(VENV)/.installed-models: pyproject.toml $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,train]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,train,ppo]'
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml $(VENV)/.created

@@ -2,16 +2,32 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ticket_gym.errors import ConfigurationError
-from ticket_gym.tasks import Stream
+from ticket_gym.tasks import TEMPLATES, Stream
 from ticket_gym.types import Language
 
 TINY = "tiny"
 """As a model's name: random weights made on the spot, see `baselines/tiny_model.py`."""
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names or len(set(names)) < len(names):
+        raise ValueError("name at least one, and none twice")
+    return names
+
+
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    if unknown := [name for name in names if name not in TEMPLATES]:
+        raise ValueError(f"unknown {', '.join(unknown)}; there are t01 to t17")
+    return names
+
+
+Templates = Annotated[tuple[str, ...], AfterValidator(_distinct), AfterValidator(_known)]
+Languages = Annotated[tuple[Language, ...], AfterValidator(_distinct)]
 
 
 class _Part(BaseModel):
@@ -29,8 +45,8 @@ class ModelOptions(_Part):
 class TaskOptions(_Part):
     """Which tasks are trained on; in several languages the rows take turns."""
 
-    languages: tuple[Language, ...] = ("en",)
-    seed: int = 0
+    languages: Languages = ("en",)
+    seed: int = Field(default=0, ge=0)
     max_calls: int = Field(default=20, ge=1)
     paraphrases: bool = True
     other_cities: bool = True
@@ -45,7 +61,7 @@ class TaskOptions(_Part):
 class Stage(_Part):
     """One stage of the curriculum."""
 
-    templates: tuple[str, ...]
+    templates: Templates
     steps: int = Field(ge=1)
 
 
@@ -53,8 +69,8 @@ class RewardChoice(_Part):
     """As in `ticket_gym.wrappers.RewardOptions`: the sparse reward alone by default."""
 
     shaping: bool = False
-    call_cost: float = 0.0
-    partial_credit: float = 0.0
+    call_cost: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    partial_credit: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class EvaluationOptions(_Part):
@@ -62,11 +78,11 @@ class EvaluationOptions(_Part):
 
     every: int = Field(default=50, ge=1)
     tasks: int = Field(default=170, ge=1)
-    languages: tuple[Language, ...] | None = None
-    templates: tuple[str, ...] | None = None
-    max_tokens: int = 1024
-    temperature: float | None = None
-    batch: int = 32
+    languages: Languages | None = None
+    templates: Templates | None = None
+    max_tokens: int = Field(default=1024, ge=1)
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    batch: int = Field(default=32, ge=1)
 
 
 class Config(_Part):

@@ -3,6 +3,7 @@
     pip install "ticket-gym[train]"
     python -m baselines.train_grpo --config baselines/configs/grpo_qwen3_0.6b.toml --out runs/grpo-0.6b
     python -m baselines.train_grpo --config ... --out ... --dry-run   # two steps of a tiny model, no GPU, no download
+    python -m baselines.train_grpo --config ... --out ... --model assets/models/small-en   # another starting model
 
 A config names the model, a curriculum of stages (each some templates for some steps), the reward, and whatever else
 TRL's `GRPOConfig` takes. Tasks come from the `train` split in the order of the stages, so that an interrupted run goes
@@ -27,15 +28,15 @@ from typing import Any
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoTokenizer, TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
-from trl import GRPOConfig, GRPOTrainer
+from transformers.integrations import is_tensorboard_available
+from trl import GRPOConfig, GRPOTrainer, add_response_schema
 
 from baselines.grpo_config import TINY, Config, read_config, shrink
 from baselines.tiny_model import make_tiny_model, make_tiny_tokenizer
 from ticket_gym.adapters.trl import TicketEnvironment, environment_factory, training_dataset
 from ticket_gym.agents.llm import ModelAgent
 from ticket_gym.engines.base import Sampling
-from ticket_gym.engines.local_options import TransformersOptions
+from ticket_gym.engines.local_options import TransformersOptions, style_of
 from ticket_gym.engines.transformers_engine import TransformersEngine
 from ticket_gym.errors import ConfigurationError
 from ticket_gym.journal import MemoryJournal
@@ -43,6 +44,23 @@ from ticket_gym.metrics import Grid, QueryInfo, collect_outcomes, summarize
 from ticket_gym.plan import make_config, settings_of
 from ticket_gym.runner import run
 from ticket_gym.wrappers import RewardOptions
+
+HERMES_RESPONSES = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close_pattern": r"</think>\s*", "content": "text"},
+        "tool_calls": {
+            "open": "<tool_call>",
+            "close_pattern": r"</tool_call>\s*",
+            "content": "json",
+            "repeats": True,
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
+    },
+}
+"""How transformers (`tokenizer.response_template`) reads calls in Hermes style, where the chat template is ChatML."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def train(config: Config, out: Path, seed: int = 0, tensorboard: bool = False) -> GRPOTrainer:
     """Train, or go on from the last checkpoint in `out`."""
+    check_folder(config, out, seed)
     arguments = make_arguments(config, out, seed, tensorboard)
-    checkpoint = claim_folder(config, out, seed)
     model, tokenizer = load_model(config)
     trainer = GRPOTrainer(
         model=model,
@@ -77,11 +95,14 @@ def train(config: Config, out: Path, seed: int = 0, tensorboard: bool = False) -
         train_dataset=make_dataset(config, arguments),
         processing_class=tokenizer,
         environment_factory=make_environments(config),
-        peft_config=None if config.model.lora is None else LoraConfig(task_type="CAUSAL_LM", **config.model.lora),
+        peft_config=make_adapter(config),
     )
+    # Not earlier: a config that turned out not to be usable may be mended and tried again with the same folder.
+    if trainer.is_world_process_zero():
+        claim_folder(config, out, seed)
     trainer.add_callback(Journal(out))
     trainer.add_callback(Evaluation(config, trainer, out, seed))
-    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.train(resume_from_checkpoint=last_checkpoint(out))
     trainer.save_model(str(out / "final"))
     return trainer
 
@@ -103,7 +124,9 @@ def make_arguments(config: Config, out: Path, seed: int, tensorboard: bool) -> G
     if twice := sorted(fixed.keys() & config.trainer.keys()):
         raise ConfigurationError(f"[trainer] {', '.join(twice)}: set by the stages, [tasks] or the command line")
     if tensorboard:
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "tensorboard"))
+        if not is_tensorboard_available():
+            raise ConfigurationError("--tensorboard: is not installed; pip install tensorboard")
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "tensorboard")
     try:
         return GRPOConfig(**config.trainer, **fixed)
     except (TypeError, ValueError) as error:
@@ -154,26 +177,76 @@ def load_model(config: Config) -> tuple[Any, Any]:
     if options.name == TINY:
         tokenizer = make_tiny_tokenizer(config.tasks.languages)
         return make_tiny_model(tokenizer), tokenizer
-    return options.name, AutoTokenizer.from_pretrained(options.name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(options.name)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"model {options.name!r}: no tokenizer can be loaded: {error}") from error
+    return options.name, explain_calls(tokenizer, config)
+
+
+def explain_calls(tokenizer: Any, config: Config) -> Any:
+    """Tell TRL how the model writes its calls, also where it does not know the chat template.
+
+    Raises:
+        ConfigurationError: Neither TRL nor this script knows.
+    """
+    style = style_of(evaluation_options(config))
+    if getattr(tokenizer, "response_template", None) or getattr(tokenizer, "response_schema", None):
+        return tokenizer
+    try:
+        add_response_schema(tokenizer)
+    except ValueError as error:
+        if style != "hermes" or "<|im_start|>" not in str(tokenizer.chat_template):
+            raise ConfigurationError(f"model {config.model.name!r}: TRL cannot read its calls: {error}") from error
+        tokenizer.response_template = HERMES_RESPONSES
+    return tokenizer
+
+
+def make_adapter(config: Config) -> LoraConfig | None:
+    """The LoRA adapter that is trained in place of all weights, if any."""
+    if config.model.lora is None:
+        return None
+    try:
+        return LoraConfig(task_type="CAUSAL_LM", **config.model.lora)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"[model.lora] {error}") from error
 
 
 # What is left behind
 
 
-def claim_folder(config: Config, out: Path, seed: int) -> str | None:
-    """Make the output folder, or check that it belongs to this training; the checkpoint to go on from, if any."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "config.json"
+def check_folder(config: Config, out: Path, seed: int) -> str:
+    """Make sure that the output folder, if it is there, belongs to this training; what its `config.json` is to hold."""
     content = {"seed": seed, **config.model_dump(mode="json")}
+    path = out / "config.json"
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if differing := sorted(key for key in content | before if content.get(key) != before.get(key)):
             raise ConfigurationError(
                 f"{out} holds a training with another {', '.join(differing)}, see its config.json: choose another --out"
             )
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    checkpoint: str | None = get_last_checkpoint(str(out))
-    return checkpoint
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def claim_folder(config: Config, out: Path, seed: int) -> None:
+    """Make the output folder this training's."""
+    content = check_folder(config, out, seed)
+    out.mkdir(parents=True, exist_ok=True)
+    replace_text(out / "config.json", content)
+
+
+def last_checkpoint(out: Path) -> str | None:
+    """The checkpoint to go on from, if any."""
+    # The trainer's state is what is written last: a checkpoint without it was broken off.
+    whole = [path.parent for path in out.glob("checkpoint-*/trainer_state.json")]
+    return str(max(whole, key=lambda path: int(path.name.split("-")[1]))) if whole else None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
@@ -182,11 +255,23 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def forget_after(path: Path, step: int) -> None:
-    """Drop what a broken-off training wrote after its last checkpoint: those steps are done again."""
+def keep_until(path: Path, step: int) -> list[dict[str, Any]]:
+    """Drop what a broken-off training wrote after its last checkpoint, for those steps are done again.
+
+    Args:
+        path: A file of JSON lines; need not be there.
+        step: That of the checkpoint; 0 for none, which keeps nothing: the beginning is measured again, too.
+
+    Returns:
+        The lines that are kept.
+    """
+    written = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() and step else []
+    # Of a line without its end only a part was written.
+    lines = [json.loads(line) for line in written if line.endswith("\n")]
+    kept = [line for line in lines if line["step"] <= step]
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        path.write_text("".join(line for line in lines if json.loads(line)["step"] <= step), encoding="utf-8")
+        replace_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+    return kept
 
 
 class Journal(TrainerCallback):
@@ -198,7 +283,7 @@ class Journal(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Continue from the checkpoint's step."""
         if state.is_world_process_zero:
-            forget_after(self._path, state.global_step)
+            keep_until(self._path, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **others: Any) -> None:
         """Write a line."""
@@ -218,8 +303,8 @@ class Evaluation(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Measure the starting model."""
-        if state.is_world_process_zero:
-            forget_after(self._path, state.global_step)
+        if state.is_world_process_zero and (kept := keep_until(self._path, state.global_step)):
+            self._begun -= kept[-1]["wall_s"]
         if state.global_step == 0:
             self._measure(state, "start")
 
@@ -243,18 +328,7 @@ class Evaluation(TrainerCallback):
 def evaluate(model: Any, tokenizer: Any, config: Config) -> list[dict[str, Any]]:
     """Play the validation tasks once; one score for each language, with its 95% interval."""
     evaluation = config.evaluation
-    engine = TransformersEngine(
-        TransformersOptions(
-            model=config.model.name,
-            style="hermes" if config.model.name == TINY else config.model.style,
-            sampling=Sampling(temperature=evaluation.temperature, max_tokens=evaluation.max_tokens),
-            chat_template_options=config.trainer.get("chat_template_kwargs", {}),
-            max_batch=evaluation.batch,
-        ),
-        model,
-        tokenizer,
-    )
-    agent = ModelAgent(engine)
+    agent = ModelAgent(TransformersEngine(evaluation_options(config), model, tokenizer))
     declared = make_config(
         agent,
         languages=evaluation.languages or config.tasks.languages,
@@ -284,6 +358,18 @@ def evaluate(model: Any, tokenizer: Any, config: Config) -> list[dict[str, Any]]
         }
         for language, group in summary.languages.items()
     ]
+
+
+def evaluation_options(config: Config) -> TransformersOptions:
+    """How the model is asked in an evaluation."""
+    evaluation = config.evaluation
+    return TransformersOptions(
+        model=config.model.name,
+        style="hermes" if config.model.name == TINY else config.model.style,
+        sampling=Sampling(temperature=evaluation.temperature, max_tokens=evaluation.max_tokens),
+        chat_template_options=config.trainer.get("chat_template_kwargs", {}),
+        max_batch=evaluation.batch,
+    )
 
 
 async def _play(declared: Any, agent: ModelAgent, journal: MemoryJournal, concurrency: int) -> None:

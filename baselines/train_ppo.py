@@ -17,6 +17,7 @@ reads nothing else solves the whole benchmark (`tests/test_numeric.py`).
 import argparse
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -34,6 +35,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 import ticket_gym
 from ticket_gym.adapters.numeric import CONTEXT_SIZE, ROW_FEATURES, NumericTickets
 from ticket_gym.agents import ScriptedAgent
+from ticket_gym.errors import ConfigurationError
 from ticket_gym.rollout import play_episode
 from ticket_gym.session import Session
 from ticket_gym.wrappers import PotentialShaping
@@ -96,19 +98,23 @@ def make_env(language: str, split: str, templates: Sequence[str], **keywords: An
     return NumericTickets(env)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train, score along the way, draw."""
-    options = _read_options()
+    options = _read_options(arguments)
     if not options.plot:
-        train(options)
+        try:
+            train(options)
+        except ConfigurationError as error:
+            sys.exit(str(error))
     draw(options.results)
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train one agent for each seed and write its scores."""
+    """Train one agent for each seed and write its scores; results that are there stay until there are new ones."""
     torch.set_num_threads(1)
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    with options.results.open("w", encoding="utf-8") as file:
+    growing = options.results.with_name(options.results.name + ".new")
+    with growing.open("w", encoding="utf-8") as file:
         for line in reference_lines(options):
             _write(file, line)
         for seed in options.seeds:
@@ -120,6 +126,7 @@ def train(options: argparse.Namespace) -> None:
             scores.write("ppo", per_template=True)
             if options.save:
                 model.save(options.save / f"ppo-{seed}")
+    growing.replace(options.results)
 
 
 def make_model(options: argparse.Namespace, seed: int) -> MaskablePPO:
@@ -259,7 +266,7 @@ def _write(file: Any, line: dict[str, Any]) -> None:
     print(f"{line['stage']:>10} {line['step']:>8} {line['pass_hat_1']:.3f} {','.join(line['templates'])}", flush=True)
 
 
-def _read_options() -> argparse.Namespace:
+def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100_000, help="environment steps of each seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
@@ -275,7 +282,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--save", type=Path, help="folder for the trained agents")
     parser.add_argument("--plot", action="store_true", help="only draw the results that are there")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

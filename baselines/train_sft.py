@@ -32,6 +32,9 @@ from ticket_gym.types import LANGUAGES, Message
 IGNORED = -100
 """Label of a token on which no loss falls."""
 
+PATIENCE = 50
+"""Episodes in a row whose messages are all too long before it is said that nothing can be learnt from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -114,12 +117,24 @@ def _with_objects(message: Message) -> Message:
 
 
 def stream_examples(tokenizer: Any, sessions: Sequence[Session], script: str, longest: int) -> Iterator[Example]:
-    """Examples without end, from one language after another; those that are too long are left out."""
+    """Examples without end, from one language after another; those that are too long are left out.
+
+    Raises:
+        ConfigurationError: In one of the languages nothing is short enough.
+    """
+    in_vain = dict.fromkeys(sessions, 0)
     for index in count():
         for session in sessions:
-            for example in make_examples(tokenizer, session, expert_conversation(session, index, script)):
-                if len(example.ids) <= longest:
-                    yield example
+            examples = list(make_examples(tokenizer, session, expert_conversation(session, index, script)))
+            fitting = [example for example in examples if len(example.ids) <= longest]
+            in_vain[session] = 0 if fitting else in_vain[session] + 1
+            if in_vain[session] == PATIENCE:
+                shortest = min(len(example.ids) for example in examples)
+                raise ConfigurationError(
+                    f"--longest {longest}: no example of {PATIENCE} episodes in {session.settings.language} is so "
+                    f"short; the shortest of the last episode has {shortest} tokens"
+                )
+            yield from fitting
 
 
 def update(model: Any, optimiser: torch.optim.Optimizer, examples: Sequence[Example]) -> float:
@@ -150,9 +165,12 @@ def train(options: argparse.Namespace) -> None:
         tokenizer: Any = make_tiny_tokenizer(options.languages)
         model = make_tiny_model(tokenizer, options.seed)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(options.model)
         kind = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=kind)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(options.model)
+            model = AutoModelForCausalLM.from_pretrained(options.model, dtype=kind)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"--model {options.model}: cannot be loaded: {error}") from error
     model.to("cuda" if torch.cuda.is_available() else "cpu").train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=0.0)
     examples = stream_examples(tokenizer, sessions, options.script, options.longest)
@@ -178,6 +196,14 @@ def _settings(options: argparse.Namespace) -> Iterator[Settings]:
         )
 
 
+def from_one(text: str) -> int:
+    """An integer from 1, for the command line."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be an integer from 1")
+    return number
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -187,11 +213,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--templates", nargs="+", choices=list(TEMPLATES), default=list(TEMPLATES))
     parser.add_argument("--script", choices=("expert", "oracle"), default="expert", help="who is imitated")
     parser.add_argument("--paraphrases", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--updates", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=16, help="messages of one update")
-    parser.add_argument("--longest", type=int, default=8192, help="longer examples are left out (tokens)")
+    parser.add_argument("--updates", type=from_one, default=200)
+    parser.add_argument("--batch", type=from_one, default=16, help="messages of one update")
+    parser.add_argument("--longest", type=from_one, default=8192, help="longer examples are left out (tokens)")
     parser.add_argument("--rate", type=float, default=1e-5)
-    parser.add_argument("--warm-up", type=int, default=10, help="updates over which the rate rises")
+    parser.add_argument("--warm-up", type=from_one, default=10, help="updates over which the rate rises")
     parser.add_argument("--seed", type=int, default=0, help="of the stream of tasks")
     options = parser.parse_args(arguments)
     try:

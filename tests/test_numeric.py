@@ -1,8 +1,10 @@
 """The environment in numbers: spaces, masks, what the features say, and that it can be solved."""
 
 import datetime
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -211,3 +213,30 @@ def test_features_are_enough_to_solve_the_benchmark(language: str) -> None:
     env = make_env(language)
     queries = [f"t{template:02d}-{number:02d}" for template in range(1, 18) for number in range(1, 11)]
     assert [query for query in queries if not play_by_features(env, query)] == []
+
+
+# The baseline that is trained on it
+
+
+@pytest.mark.filterwarnings("default")
+def test_masked_ppo_trains_and_old_results_outlast_a_wrong_option(tmp_path: Path) -> None:
+    for name in ("sb3_contrib", "matplotlib"):
+        pytest.importorskip(name, reason="needs the extra `ppo`: pip install ticket-gym[ppo]")
+    from baselines.train_ppo import main
+
+    results = tmp_path / "ppo.jsonl"
+    small = ["--steps", "256", "--score-every", "128", "--seeds", "3", "--tasks", "4", "--envs", "1"]
+    command = [*small, "--templates", "t02", "t05", "--shaping", "--results", str(results)]
+    main(command)
+    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    whole = [line for line in lines if len(line["templates"]) == 2]
+    stages = [(line["stage"], line["step"]) for line in whole]
+    assert stages == [("do_nothing", 0), ("oracle", 0), ("start", 0), ("ppo", 128), ("ppo", 256), ("ppo", 256)]
+    assert whole[1]["pass_hat_1"] == 1.0
+    assert [line["templates"] for line in lines[6:]] == [["t02"], ["t05"]]
+    assert results.with_suffix(".svg").exists()
+
+    before = results.read_bytes()
+    with pytest.raises(SystemExit, match="unknown t99"):
+        main(["--templates", "t99", "--results", str(results)])
+    assert results.read_bytes() == before

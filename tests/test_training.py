@@ -235,3 +235,38 @@ def test_one_step_of_sft_on_any_model_trains_the_experts_messages(tmp_path: Path
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     first = train_sft.update(model, optimiser, examples[:2])
     assert train_sft.update(model, optimiser, examples[:2]) < first
+
+
+def test_sft_of_the_shipped_model_leaves_a_model_that_can_be_loaded_and_asked(tmp_path: Path) -> None:
+    from baselines import train_sft
+    from ticket_gym.engines.local_options import TransformersOptions
+    from ticket_gym.engines.transformers_engine import TransformersEngine
+
+    start = Path(__file__).parents[1] / "assets" / "models" / "small-en"
+    command = ["--model", str(start), "--templates", "t08", "--updates", "1", "--batch", "2", "--rate", "1e-4"]
+    train_sft.main([*command, "--out", str(tmp_path)])
+    [line] = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert line["loss"] < 1, "it knows this template"
+    kinds = [transformers.AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (start, tmp_path)]
+    assert any(not torch.equal(value.float(), kinds[1][name].float()) for name, value in kinds[0].items())
+    engine = TransformersEngine(TransformersOptions(str(tmp_path), style="hermes"))
+    assert engine.describe()["context"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--longest", "100", "the shortest of the last episode has"),
+        ("--batch", "0", "from 1"),
+        ("--warm-up", "0", "from 1"),
+    ],
+)
+def test_sft_options_that_leave_nothing_to_learn_are_refused(
+    option: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("trl", reason="the tiny model's chat template comes with TRL: pip install 'ticket-gym[train]'")
+    from baselines import train_sft
+
+    with pytest.raises(SystemExit):
+        train_sft.main(["--model", "tiny", "--out", str(tmp_path), option, value])
+    assert message in capsys.readouterr().err

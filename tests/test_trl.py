@@ -20,7 +20,6 @@ from ticket_gym.types import LANGUAGES, Language
 from ticket_gym.wrappers import RewardOptions
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = sorted((ROOT / "baselines" / "configs").glob("grpo_*.toml"))
 sys.path.append(str(ROOT))
 
 needs_trl = pytest.mark.skipif(
@@ -272,6 +271,23 @@ def rows_of(trained: dict[str, Any]) -> Iterator[tuple[str, list[int], list[int]
 
 @needs_trl
 @others_warnings
+def test_prompts_are_those_of_the_evaluation_to_the_token(trained: dict[str, Any]) -> None:
+    from ticket_gym.engines.base import Request
+    from ticket_gym.engines.prompting import Prompter
+
+    prompter = Prompter(trained["tokenizer"], "hermes", {"enable_thinking": False})
+    session = Session(language="fr", split="train", templates=TEMPLATES)
+    expected = []
+    for index in range(len(TEMPLATES)):
+        session.reset(session.source.at(index))
+        expected.append(list(prompter.prompt_ids(Request(session.messages, session.tools))))
+    batch = trained["batch"]
+    shown = [ids[mask.bool()].tolist() for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)]
+    assert sorted(shown) == sorted(expected * 2)
+
+
+@needs_trl
+@others_warnings
 def test_what_was_sampled_is_what_is_trained_on(trained: dict[str, Any]) -> None:
     turns = []
     for request, ids, mask in rows_of(trained):
@@ -350,57 +366,3 @@ def test_loss_falls_on_the_models_own_tokens_only(trained: dict[str, Any]) -> No
     everything = expected(batch["completion_mask"])
     assert torch.cosine_similarity(trained_on, own, dim=0) > 0.9999
     assert torch.cosine_similarity(trained_on, everything, dim=0) < 0.99
-
-
-# The training script
-
-
-@needs_trl
-@others_warnings
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_configs_load_and_their_data_sets_are_built(path: Path) -> None:
-    from baselines.grpo_config import DRY_RUN, read_config
-    from baselines.train_grpo import make_arguments, make_dataset
-
-    config = read_config(path)
-    on_cpu = {name: DRY_RUN[name] for name in ("use_cpu", "bf16")}
-    arguments = make_arguments(config.model_copy(update={"trainer": config.trainer | on_cpu}), Path("unused"), 0, False)
-    rows = make_dataset(config, arguments)
-    per_step = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps / arguments.num_generations
-    assert config.steps * per_step <= len(rows) < config.steps * per_step + 6 * len(config.stages)
-    assert len({(row["task"], row["environment"]) for row in rows}) == len(rows)
-    first = rows.to_list()[: int(config.stages[0].steps * per_step)]
-    assert {row["template"] for row in first} == set(config.stages[0].templates)
-    assert {row["environment"] for row in first} == set(config.tasks.languages)
-
-
-@needs_trl
-@others_warnings
-def test_dry_run_of_two_steps_is_logged_and_continues(tmp_path: Path) -> None:
-    import shutil
-
-    from baselines.train_grpo import main
-
-    [path] = [path for path in CONFIGS if "lora" in path.stem]
-    command = ["--config", str(path), "--out", str(tmp_path), "--dry-run"]
-    main(command)
-    evaluations = read_lines(tmp_path / "evaluations.jsonl")
-    assert [(line["stage"], line["step"]) for line in evaluations[::6]] == [("start", 0), ("grpo", 1), ("grpo", 2)]
-    assert {line["language"] for line in evaluations} == set(LANGUAGES)
-    assert not any(line["engine_errors"] for line in evaluations)
-    steps = [line for line in read_lines(tmp_path / "log.jsonl") if "reward" in line]
-    assert [line["step"] for line in steps] == [1, 2]
-
-    shutil.rmtree(tmp_path / "checkpoint-2")
-    main(command)
-    again = [line for line in read_lines(tmp_path / "log.jsonl") if "reward" in line]
-    assert [line["step"] for line in again] == [1, 2]
-    assert (again[1]["entropy"], again[1]["num_tokens"]) == (steps[1]["entropy"], steps[1]["num_tokens"])
-    assert (tmp_path / "final").is_dir()
-
-    with pytest.raises(SystemExit):
-        main([*command, "--seed", "1"])
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -129,6 +129,15 @@ def test_shaping_tells_at_once_and_ends_at_zero_also_when_cut_off() -> None:
     assert (reward, info["shaping"]) == (0.0, -1.0)
 
 
+def test_shaping_begins_anew_when_an_episode_is_left_in_the_middle() -> None:
+    task = find_task(solvable=True)
+    env = PotentialShaping(make_env(), gamma=1.0)
+    env.reset(options={"query": task.id})
+    env.step(buy(task.expected[0]))
+    env.reset(options={"query": task.id})
+    assert env.step({"name": "get_user_info", "arguments": {}})[1] == 0.0
+
+
 def test_another_potential_can_be_given() -> None:
     env = PotentialShaping(make_env(), gamma=1.0, potential=lambda session: float(session.steps))
     env.reset(options={"index": 0})
