@@ -27,6 +27,7 @@ from baselines.small_model.plan import read_plan  # noqa: E402
 from baselines.small_model.play import Limits, Player  # noqa: E402
 from baselines.small_model.tokenizer import build_tokenizer  # noqa: E402
 from baselines.small_model.training import Training  # noqa: E402
+from ticket_gym.errors import ConfigurationError  # noqa: E402
 from ticket_gym.request import Task  # noqa: E402
 from ticket_gym.session import Session, Settings  # noqa: E402
 from ticket_gym.types import Language  # noqa: E402
@@ -203,6 +204,9 @@ def test_a_training_that_was_broken_off_goes_on(tokenizer: Any, tmp_path: Path) 
     assert whole == parts
     weights = [load_network(tmp_path / name / "grpo-0002").state_dict() for name in ("whole", "parts")]
     assert all(torch.equal(value, weights[1][key]) for key, value in weights[0].items())
+    other = dataclasses.replace(plan, imitation=dataclasses.replace(plan.imitation, rate=1.0))
+    with pytest.raises(ConfigurationError, match="another plan"):
+        Training(other, 0, tokenizer, tmp_path / "whole", Journal(tmp_path / "whole.jsonl"))
 
 
 def _sampled_scores(path: Path) -> dict[tuple[str, int], list[Any]]:

@@ -6,6 +6,7 @@ Every stage leaves a checkpoint in the work folder, and a run that was broken of
 import json
 import random
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ from baselines.small_model.learning import make_optimiser, warm_up
 from baselines.small_model.network import Network, load_network, save_network
 from baselines.small_model.plan import Plan
 from baselines.small_model.play import Clock, Player
+from ticket_gym.errors import ConfigurationError
 from ticket_gym.session import Session
 
 DECODINGS = {"sampled": 1.0, "greedy": 0.0}
 """How evaluations take tokens: drawn at temperature 1, as in training, or always the likeliest."""
+
+OPTIMISER = "optimiser.pt"
 
 CHECK_STREAM = 1
 """Stream of the validation split that decides when imitation stops; scores are reported on stream 0."""
@@ -44,6 +48,8 @@ class Training:
         torch.manual_seed(seed)
         self.network = Network(len(tokenizer), plan.shape)
         self._resumed = time.perf_counter()
+        self._optimiser: dict[str, Any] | None = None
+        self._claim()
         self._load()
 
     def run(self) -> Network:
@@ -98,8 +104,8 @@ class Training:
         player = Player(self.network, self.tokenizer, settings, self.plan.limits)
         player.clock = self.clock
         optimiser = make_optimiser(self.network, grpo.rate)
-        if (self.folder / "optimiser.pt").exists():
-            optimiser.load_state_dict(torch.load(self.folder / "optimiser.pt"))
+        if self._optimiser is not None:
+            optimiser.load_state_dict(self._optimiser)
         while self.step < grpo.iterations:
             warm_up(optimiser, grpo.rate, self.step, grpo.warm_up)
             first, self.tasks_seen = self.tasks_seen, self.tasks_seen + groups.tasks
@@ -164,7 +170,7 @@ class Training:
         name = f"{self.stage}-{self.step:04d}"
         save_network(self.network, self.tokenizer, self.folder / name)
         if optimiser is not None:
-            torch.save(optimiser.state_dict(), self.folder / "optimiser.pt")
+            torch.save(optimiser.state_dict(), self.folder / name / OPTIMISER)
         state = {
             "checkpoint": name,
             "stage": self.stage,
@@ -179,6 +185,20 @@ class Training:
         }
         (self.folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
 
+    def _claim(self) -> None:
+        """Make the folder this plan's; only the number of iterations may grow.
+
+        Raises:
+            ConfigurationError: It holds a training by another plan.
+        """
+        whole = asdict(self.plan)
+        del whole["reinforcement"]["iterations"]
+        path, plan = self.folder / "plan.json", json.dumps(whole, indent=1)
+        if path.exists() and path.read_text(encoding="utf-8") != plan:
+            raise ConfigurationError(f"{self.folder} holds a training by another plan, see {path.name}: choose another")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(plan, encoding="utf-8")
+
     def _load(self) -> None:
         path = self.folder / "state.json"
         if not path.exists():
@@ -187,4 +207,7 @@ class Training:
         self.stage, self.step = state["stage"], state["step"]
         self.tasks_seen, self.wall_s, self.learning_s = state["tasks_seen"], state["wall_s"], state["learning_s"]
         self.clock = Clock(state["playing_s"], state["environment_s"], state["episodes"], state["tokens"])
-        self.network = load_network(self.folder / state["checkpoint"])
+        checkpoint = self.folder / state["checkpoint"]
+        self.network = load_network(checkpoint)
+        if (checkpoint / OPTIMISER).exists():
+            self._optimiser = torch.load(checkpoint / OPTIMISER)
