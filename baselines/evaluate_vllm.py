@@ -96,17 +96,21 @@ def read_settings(settings: Sequence[str], base: dict[str, Any]) -> dict[str, An
     """Options from the command line, `KEY=VALUE`, the value as in TOML or else a text; a dot leads into a table.
 
     Raises:
-        ConfigurationError: One has no `=`.
+        ConfigurationError: One has no `=`, names the model, or leads into what is no table.
     """
     chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
             raise ConfigurationError(f"--set {setting}: must be KEY=VALUE, such as temperature=0.6")
+        if key.strip() == "model":
+            raise ConfigurationError(f"--set {setting}: the model is named by --model")
         key, _, inner = key.partition(".")
         value = _value(text)
         if inner:
             table = chosen.get(key, base.get(key, {}))
+            if not isinstance(table, dict):
+                raise ConfigurationError(f"--set {setting}: {key} is no table")
             value = {**table, inner: value}
         chosen[key] = value
     return chosen

@@ -1,12 +1,18 @@
 """The command as a person uses it."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from ticket_gym.cli import evaluate
+from ticket_gym.engines import Completion, Request
+from ticket_gym.errors import EngineSetupError
 
 
 def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -87,6 +93,49 @@ def test_export_writes_every_language(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["it", "pt"]
 
 
+class Watched:
+    """An engine that notes how it was made and that it was closed."""
+
+    name = "m"
+
+    def __init__(self, kind: str, model: str, base_urls: object, options: list[str]) -> None:
+        self.options = options
+        self.closed = False
+        self.fault: Exception | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Nothing that matters."""
+        return {}
+
+    async def complete(self, request: Request) -> Completion:
+        """An answer, or a fault."""
+        if self.fault is not None:
+            raise self.fault
+        return Completion({"role": "assistant", "content": "Non."})
+
+    async def aclose(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+@pytest.mark.parametrize("fault", [None, EngineSetupError("the server is gone")], ids=["played", "broken off"])
+def test_evaluate_closes_its_engine_and_lets_it_ask_for_all_episodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: Exception | None
+) -> None:
+    made: list[Watched] = []
+
+    def make(*arguments: Any) -> Watched:
+        made.append(Watched(*arguments))
+        made[-1].fault = fault
+        return made[-1]
+
+    monkeypatch.setattr(evaluate, "read_engine", make)
+    with contextlib.nullcontext() if fault is None else pytest.raises(EngineSetupError):
+        evaluate.evaluate(engine="openai", model="m", languages="fr", count=1, trials=1, concurrency=99)
+    assert [engine.closed for engine in made] == [True]
+    assert made[0].options == ["concurrency=99"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -100,6 +149,9 @@ def test_export_writes_every_language(tmp_path: Path) -> None:
         (("evaluate", "--engine", "abacus", "--model", "x"), "choose one of"),
         (("evaluate", "--engine", "openai", "--model", "x", "-o", "colour=red"), "colour"),
         (("evaluate", "--engine", "openai", "--model", "x", "-o", "colour"), "NAME=VALUE"),
+        (("evaluate", "--engine", "openai", "--model", "x", "-o", "retries=x"), "retries='x': must be a valid integer"),
+        (("evaluate", "--engine", "openai", "--model", "x", "-o", "model=y"), "--model"),
+        (("evaluate", "--agent", "oracle", "-o", "temperature=0"), "--option"),
         (("evaluate", "--agent", "oracle", "--split", "train"), "count"),
         (("show", "t99-01"), "t01-01 to t17-10"),
         (("report", "nowhere"), "nowhere"),

@@ -219,7 +219,8 @@ async def test_a_message_cut_off_at_the_limit_ends_the_episode_and_its_calls_are
 
 
 @pytest.mark.parametrize(
-    ("finish_reason", "fields"), [("content_filter", {}), ("stop", {"refusal": "I cannot help with that."})]
+    ("finish_reason", "fields"),
+    [("content_filter", {}), ("sensitive", {}), ("stop", {"refusal": "I cannot help with that."})],
 )
 async def test_a_refusal_is_no_answer(serve: Serve, reply: Reply, finish_reason: str, fields: dict[str, str]) -> None:
     episode = await play(serve, Script(reply(None, (), finish_reason, **fields)))
@@ -227,8 +228,9 @@ async def test_a_refusal_is_no_answer(serve: Serve, reply: Reply, finish_reason:
     assert episode.messages[-1].get("refusal") == fields.get("refusal")
 
 
-async def test_a_refused_prompt_is_a_refusal(serve: Serve) -> None:
-    error = {"error": {"code": "content_filter", "message": "The prompt was filtered."}}
+@pytest.mark.parametrize("code", ["content_filter", "invalid_prompt", "data_inspection_failed"])
+async def test_a_refused_prompt_is_a_refusal(serve: Serve, code: str) -> None:
+    error = {"error": {"code": code, "message": "The prompt was filtered."}}
     episode = await play(serve, Script((400, {}, error)))
     assert episode.stop_reason is StopReason.REFUSED
 
@@ -239,6 +241,47 @@ async def test_a_full_context_is_the_agents_failure_and_keeps_what_was_played(se
     assert episode.stop_reason is StopReason.CONTEXT_OVERFLOW
     assert (episode.reward, episode.steps, episode.error) == (0.0, 1, None)
     assert episode.messages[-1]["role"] == "tool"
+
+
+async def test_a_message_that_filled_the_context_is_told_from_one_that_was_too_long(serve: Serve, reply: Reply) -> None:
+    episode = await play(serve, Script(reply("Je", (), "model_context_window_exceeded")))
+    assert (episode.stop_reason, episode.steps) == (StopReason.CONTEXT_OVERFLOW, 0)
+
+
+@pytest.mark.parametrize("depth", [600, 950, 5000])
+@pytest.mark.parametrize("place", ["text", "content", "object"])
+async def test_arguments_of_any_depth_are_answered(serve: Serve, reply: Reply, place: str, depth: int) -> None:
+    arguments = '{"ville": ' + "[" * depth + "]" * depth + "}"
+    if place == "content":
+        odd = reply(f'<tool_call>{{"name": "lister_matchs", "arguments": {arguments}}}</tool_call>')
+    else:
+        odd = reply(None, [("lister_matchs", arguments)])
+    body = json.dumps(odd[2])
+    if place == "object":
+        body = body.replace(json.dumps(arguments), arguments)
+    script = Script((200, {}, body.encode()), reply("Fini."))
+    # An object that is too deep for the client's JSON reader makes the whole answer none: it is asked for again.
+    episode = await play(serve, script, model="Qwen/Qwen3-8B", retries=1, backoff_s=0.001)
+    assert episode.stop_reason is StopReason.RESPONDED
+    assert {call.error for call in episode.calls[:-1]} <= {"invalid_argument", "malformed_call", "unexpected_argument"}
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource", "network_error"])
+async def test_a_message_that_the_server_broke_off_is_asked_for_again(serve: Serve, reply: Reply, reason: str) -> None:
+    episode = await play(serve, Script(reply("Fi", (), reason), reply("Fini.")), retries=1, backoff_s=0.001)
+    assert [message["content"] for message in episode.messages[2:]] == ["Fini."]
+
+
+async def test_an_error_in_the_place_of_a_choice_is_read(serve: Serve) -> None:
+    error = {"code": 400, "message": "This endpoint's maximum context length is 4096 tokens."}
+    choice = {"finish_reason": "error", "error": error, "message": {"role": "assistant", "content": ""}}
+    episode = await play(serve, Script((200, {}, {"choices": [choice]})))
+    assert episode.stop_reason is StopReason.CONTEXT_OVERFLOW
+
+
+async def test_content_in_pieces_is_put_together(serve: Serve, reply: Reply) -> None:
+    pieces = [{"type": "text", "text": "Nî"}, "mes", None, {"type": "image"}]
+    assert (await play(serve, Script(reply(pieces)))).messages[-1]["content"] == "Nîmes"
 
 
 async def test_a_server_that_fails_leaves_an_episode_without_a_score(serve: Serve, reply: Reply) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ticket_gym.doctor import CITY, Check, examine
-from ticket_gym.engines import make_engine
+from ticket_gym.engines import Completion, Request, make_engine
+from ticket_gym.errors import ContextOverflowError
 
 Handler = Callable[[str, dict[str, Any]], Any]
 Serve = Callable[[Handler], AbstractAsyncContextManager[str]]
@@ -74,6 +75,7 @@ async def test_a_capable_server_passes_everything(serve: Serve, reply: Reply) ->
         "calls a tool",
         "counts tokens",
         "takes a result",
+        "takes two results at once",
         "takes back a broken call",
         "makes two calls at once",
         "keeps the system prompt",
@@ -137,7 +139,7 @@ async def test_what_only_makes_scores_worse_is_a_warning(serve: Serve, reply: Re
         "honours a seed",
     }
     assert "Qwen/Qwen3-8B" in found["lists the model"].found
-    assert "--temperature" in found["honours a seed"].remedy
+    assert "-o temperature=" in found["honours a seed"].remedy
 
 
 async def test_a_seed_that_is_ignored_is_seen(serve: Serve, reply: Reply) -> None:
@@ -163,6 +165,43 @@ async def test_a_chat_template_without_results_is_a_failure(serve: Serve, reply:
     assert "--chat-template" in found.remedy
 
 
+async def test_a_chat_template_that_takes_one_call_a_message_is_a_failure(serve: Serve, reply: Reply) -> None:
+    class OneCall(Model):
+        def after_result(self, rest: list[dict[str, Any]]) -> Any:
+            if len(rest[0]["tool_calls"]) > 1:
+                return 400, {}, {"error": {"message": "This model only supports single tool-calls at once!"}}
+            return super().after_result(rest)
+
+    found = await check(serve, OneCall(reply))
+    assert {name for name, check in found.items() if check.status == "fail"} == {"takes two results at once"}
+    assert "--chat-template" in found["takes two results at once"].remedy
+
+
+@pytest.mark.parametrize(("kind", "size"), [("vllm", "max_model_len"), ("transformers", "max_context")])
+async def test_an_engine_in_this_process_is_mended_by_its_own_options(kind: str, size: str) -> None:
+    class Deaf:
+        name = "m"
+        overflows = False
+
+        def describe(self) -> dict[str, Any]:
+            return {"engine": kind}
+
+        async def complete(self, request: Request) -> Completion:
+            if self.overflows:
+                raise ContextOverflowError("900 tokens do not fit")
+            return Completion({"role": "assistant", "content": "?"})
+
+        async def aclose(self) -> None:
+            pass
+
+    engine = Deaf()
+    remedies = {check.name: check.remedy for check in await examine(engine)}
+    assert "-o style=" in remedies["calls a tool"] and "-o chat_template=" in remedies["calls a tool"]
+    assert "-o chat_template=" in remedies["keeps the system prompt"]
+    engine.overflows = True
+    assert f"-o {size}=" in (await examine(engine))[0].remedy
+
+
 async def test_a_short_context_and_a_cut_off_message_are_named(serve: Serve, reply: Reply) -> None:
     class Short(Model):
         def one_call(self) -> Any:
@@ -173,7 +212,7 @@ async def test_a_short_context_and_a_cut_off_message_are_named(serve: Serve, rep
             return self.reply("<think>", (), "length")
 
     assert "--max-model-len" in (await check(serve, Short(reply)))["calls a tool"].remedy
-    assert "--max-tokens" in (await check(serve, CutOff(reply)))["calls a tool"].remedy
+    assert "-o max_tokens=" in (await check(serve, CutOff(reply)))["calls a tool"].remedy
 
 
 async def test_a_wrong_key_ends_the_examination(serve: Serve, reply: Reply) -> None:

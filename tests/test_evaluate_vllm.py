@@ -43,8 +43,13 @@ def test_settings_on_the_command_line_win() -> None:
         "chat_template_options": {"enable_thinking": False, "more": 1},
         "style": "hermes",
     }
-    with pytest.raises(ConfigurationError, match="KEY=VALUE"):
-        evaluate_vllm.read_settings(["temperature"], base)
+    for setting, told in (
+        ("temperature", "KEY=VALUE"),
+        ("temperature.low=0", "temperature is no table"),
+        ("model=m", "--model"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            evaluate_vllm.read_settings([setting], base)
 
 
 def test_a_config_with_other_parts_is_refused(tmp_path: Path) -> None:

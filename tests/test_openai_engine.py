@@ -103,6 +103,8 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
 
 def test_the_backoff_doubles_up_to_a_minute_and_varies() -> None:
     retries, rng = Retries(backoff_s=1.0), random.Random(0)
+    waits = {retries.wait_s(1, {"retry-after": "0"}, rng) for _ in range(50)}
+    assert min(waits) >= 0.5, "a server that says 0 would use all tries up at once"
     for tries, longest in ((1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (500, 60)):
         waits = {retries.wait_s(tries, {}, rng) for _ in range(50)}
         assert longest / 2 <= min(waits) < max(waits) <= longest
@@ -157,6 +159,25 @@ async def test_an_answer_without_a_message_is_tried_again(serve: Serve, reply: R
     responses = iter([(200, {}, body), reply("ok")])
     async with serve(lambda path, _: next(responses)) as url:
         assert (await ask(url)).message["content"] == "ok"
+
+
+async def test_a_page_in_place_of_an_error_is_told_in_short(serve: Serve) -> None:
+    page = b"<html><h1>Bad\n Gateway</h1>" + b"x" * 9000
+    async with serve(lambda path, body: (500, {"content-type": "text/html"}, page)) as url:
+        with pytest.raises(EngineSetupError, match="<h1>Bad Gateway</h1>") as told:
+            await ask(url, retries=0)
+    assert len(str(told.value)) < 1000
+
+
+def test_an_engine_serves_one_event_loop_after_another() -> None:
+    engine = ChatApiEngine(ChatApiOptions("m", ("http://127.0.0.1:9/v1",), concurrency=1, retries=0))
+
+    async def ask_twice() -> list[Any]:
+        request = Request([{"role": "user", "content": "x"}])
+        return await asyncio.gather(*(engine.complete(request) for _ in range(3)), return_exceptions=True)
+
+    for _ in range(2):
+        assert {type(failure) for failure in asyncio.run(ask_twice())} == {EngineSetupError}
 
 
 async def test_a_server_that_hangs_is_given_up_and_tried_again(serve: Serve, reply: Reply) -> None:
@@ -233,6 +254,36 @@ async def test_a_conversation_stays_on_one_server_and_moves_only_with_a_warning(
     assert f"conversation {moved} moves to another server" in caplog.text
 
 
+@pytest.mark.parametrize("status", [None, 502, 503, 504])
+async def test_a_server_that_stays_away_is_knocked_at_once_a_minute(
+    serve: Serve, reply: Reply, monkeypatch: pytest.MonkeyPatch, status: int | None
+) -> None:
+    monkeypatch.setattr("ticket_gym.engines.retries._DOWN_S", 0.0)
+    asked: list[str] = []
+    is_back = False
+
+    def away(path: str, body: dict[str, Any]) -> Any:
+        asked.append(path)
+        if is_back:
+            return reply("a")
+        if status is None:
+            raise ConnectionResetError
+        return status, {}, b"<html>no upstream</html>"
+
+    async with serve(away) as first, serve(lambda path, body: reply("b")) as second:
+        engine = ChatApiEngine(ChatApiOptions("m", (first, second), retries=2, backoff_s=0.001))
+        name = next(name for name in map(str, range(99)) if Servers((first, second)).choose(name) == first)
+        request = Request([{"role": "user", "content": "x"}], conversation=name)
+        counts = []
+        for minute in range(4):
+            is_back = minute == 3
+            asked.clear()
+            counts.append(((await engine.complete(request)).message["content"], len(asked)))
+        assert not engine._servers.is_doubted(first)
+        await engine.aclose()
+    assert counts == [("b", 3), ("b", 1), ("b", 1), ("a", 1)]
+
+
 def test_usage_is_counted_with_reasoning_and_cached_tokens() -> None:
     usage = read_usage(
         {
@@ -284,6 +335,13 @@ def test_every_pattern_is_needed_by_a_wording() -> None:
         ({"style": "json"}, r"style='json'.*hermes"),
         ({"tool_mode": "xml"}, r"tool_mode='xml'.*native"),
         ({"temperature": -1}, r"temperature=-1"),
+        ({"temperature": float("inf")}, r"temperature=inf"),
+        ({"temperature": "hot"}, r"temperature='hot': must be a valid number"),
+        ({"top_k": 1.5}, r"top_k=1.5"),
+        ({"concurrency": "many"}, r"concurrency='many': must be a valid integer"),
+        ({"send_seed": "no"}, r"send_seed='no': must be a valid boolean"),
+        ({"extra_body": 5}, r"extra_body=5"),
+        ({"sampling": {"temperature": 1}}, r"sampling="),
         ({"top_p": 0}, "top_p=0"),
         ({"temprature": 1}, r"no option temprature.*temperature"),
         ({"api_key_env": "NO_SUCH_KEY_HERE"}, "NO_SUCH_KEY_HERE is not set"),
@@ -334,6 +392,7 @@ def test_the_description_holds_what_could_change_a_score_and_no_more() -> None:
         ("reasoning_key", "reasoning"),
         ("extra_body", {"chat_template_kwargs": {"enable_thinking": False}}),
         ("server", "vLLM 0.32, bf16"),
+        ("max_tokens_key", "max_completion_tokens"),
     ):
         assert make_engine("openai", **base, **{option: value}).describe() != described, option
     patient = {**base, "base_urls": ("http://b/v1",), "concurrency": 5, "retries": 1, "timeout_s": 9.0}

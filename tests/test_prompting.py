@@ -72,7 +72,8 @@ class SmallTokenizer:
         environment = ImmutableSandboxedEnvironment()
         environment.globals["raise"] = _raise
         environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-        return str(environment.from_string(self.chat_template).render(messages=conversation, **options))
+        template = options.pop("chat_template", self.chat_template)
+        return str(environment.from_string(template).render(messages=conversation, **options))
 
     def encode(self, text: str, **options: Any) -> list[int]:
         """The ids of a text."""
@@ -277,6 +278,13 @@ def test_a_template_that_tells_the_date_tells_that_of_the_system_prompt() -> Non
     talk = Conversation(PLAIN + "{{ strftime_now('%d %b %Y') }}")
     assert talk.text(talk.next_prompt()).endswith("01 Jan 2025")
     assert talk.prompter.describe()["chat_template_date"] == "2025-01-01"
+
+
+def test_a_given_template_is_the_one_that_is_rendered_and_recorded() -> None:
+    talk, other = Conversation(PLAIN, chat_template=PLAIN + "given"), Conversation(PLAIN + "given")
+    assert talk.text(talk.next_prompt()).endswith("given")
+    assert talk.tokenizer.chat_template == PLAIN
+    assert talk.prompter.describe() == other.prompter.describe()
 
 
 def test_template_options_reach_the_template_and_the_record() -> None:

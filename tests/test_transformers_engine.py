@@ -209,13 +209,14 @@ async def test_rows_with_less_room_end_earlier_than_others(folder: str) -> None:
 
 async def test_what_could_change_a_score_is_described(folder: str, tmp_path: Path) -> None:
     copied = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    copied.generation_config.update(do_sample=True, temperature=0.6, top_k=20)
+    copied.generation_config.update(do_sample=True, temperature=0.6, top_k=20, max_new_tokens=9)
     copied.save_pretrained(tmp_path)
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
-    engine = _engine(str(tmp_path), top_p=0.9)
+    engine = _engine(str(tmp_path), top_p=0.9, max_tokens=None, model_args={"attn_implementation": "eager"})
     described = engine.describe()
     await engine.aclose()
-    assert described["sampling"] == {"temperature": 0.6, "top_k": 20, "top_p": 0.9, "max_tokens": 12}
+    assert described["sampling"] == {"temperature": 0.6, "top_k": 20, "top_p": 0.9, "max_tokens": 9}
+    assert described["model_args"] == {"attn_implementation": "eager"}
     assert described["dtype"] == "float32"
     assert described["style"] == "hermes"
     assert len(described["chat_template_sha256"]) == 64
@@ -254,7 +255,9 @@ async def test_messages_can_be_read_by_the_tokenizer(folder: str, monkeypatch: p
 
     good = await read('<tool_call>{"name": "lister_matchs", "arguments": {"ville": "Nîmes"}}</tool_call>' + END)
     broken = await read('<tool_call>{"name": "lister_matchs", "arguments": {</tool_call>' + END)
+    odd = [await read(f"<tool_call>{text}</tool_call>{END}") for text in ('{"ville": 1}', '{"name": 5}', "[]", '"x"')]
     await engine.aclose()
+    assert [[call.name for call in one.calls] for one in odd] == [[""]] * 4, "answered with an error"
     assert [(call.name, call.arguments) for call in good.calls] == [("lister_matchs", {"ville": "Nîmes"})]
     assert [call.name for call in broken.calls] == ["lister_matchs"], "what it refuses is read by our reader"
     assert isinstance(broken.calls[0].arguments, str)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ticket_gym.codec import get_codec
-from ticket_gym.engines import VLLM_PARSERS, Completion, Engine, Request
+from ticket_gym.engines import STYLES, VLLM_PARSERS, Completion, Engine, Request
 from ticket_gym.errors import ContextOverflowError, EngineError, EngineSetupError
 from ticket_gym.types import Message, StopReason, ToolCall
 
@@ -71,7 +71,7 @@ async def _guarded(name: str, check: Callable[[Engine], Awaitable[list[Check]]],
     except EngineSetupError as problem:
         return [Check("answers", "fail", str(problem))]
     except ContextOverflowError as problem:
-        return [Check(name, "fail", str(problem), "a longer context (vLLM: --max-model-len, llama.cpp: --ctx-size)")]
+        return [Check(name, "fail", str(problem), _remedies(engine).context)]
     except EngineError as problem:
         return [Check(name, "fail", str(problem))]
 
@@ -99,12 +99,12 @@ async def _check_call(engine: Engine) -> list[Check]:
 def _judge_call(engine: Engine, answer: Completion, tool: str, parameter: str) -> Check:
     name = "calls a tool"
     if answer.stop is StopReason.LENGTH:
-        return Check(name, "fail", "the message was cut off", "more tokens for a message (--max-tokens)")
+        return Check(name, "fail", "the message was cut off", "more tokens for a message: -o max_tokens=NUMBER")
     if not answer.calls:
-        return Check(name, "fail", f"it answered without a call: {_short(answer)}", _parser_flags(engine))
+        return Check(name, "fail", f"it answered without a call: {_short(answer)}", _remedies(engine).reading)
     call = answer.calls[0]
     if not isinstance(call.arguments, dict):
-        return Check(name, "warn", f"the arguments cannot be read: {call.arguments!r}", _parser_flags(engine))
+        return Check(name, "warn", f"the arguments cannot be read: {call.arguments!r}", _remedies(engine).reading)
     city = call.arguments.get(parameter)
     if call.name == tool and city == CITY:
         return Check(name, "ok", f"{tool}({parameter}={city!r})")
@@ -115,12 +115,36 @@ def _judge_call(engine: Engine, answer: Completion, tool: str, parameter: str) -
     return Check(name, "warn", f"asked for {tool}({parameter}={CITY!r}), it called {call.name}({call.arguments})")
 
 
-def _parser_flags(engine: Engine) -> str:
-    style = engine.describe().get("reader")
-    parser = next((parser for name, parser in VLLM_PARSERS.items() if name == style), "NAME")
-    return (
+@dataclass(frozen=True, slots=True)
+class _Remedies:
+    """Flags of a server, or options of an engine in this process.
+
+    Attributes:
+        reading: For calls that are not found.
+        template: For conversations that the chat template refuses or leaves out parts of.
+        context: For a context window that is too short.
+    """
+
+    reading: str
+    template: str
+    context: str
+
+
+def _remedies(engine: Engine) -> _Remedies:
+    described = engine.describe()
+    if described.get("engine") in ("vllm", "transformers"):
+        size = "max_model_len" if described["engine"] == "vllm" else "max_context"
+        return _Remedies(
+            f"-o style=NAME for the model's way to write calls ({', '.join(STYLES)}), or -o chat_template=FILE",
+            "another chat template: -o chat_template=FILE",
+            f"a longer context: -o {size}=NUMBER, as far as the model goes",
+        )
+    parser = next((parser for name, parser in VLLM_PARSERS.items() if name == described.get("reader")), "NAME")
+    return _Remedies(
         f"vLLM: --enable-auto-tool-choice --tool-call-parser {parser}; llama.cpp: --jinja; "
-        "a server without tool calls: --tool-mode text"
+        "a server without tool calls: -o tool_mode=text",
+        "another chat template (vLLM: --chat-template FILE, llama.cpp: --jinja --chat-template-file FILE)",
+        "a longer context (vLLM: --max-model-len, llama.cpp: --ctx-size)",
     )
 
 
@@ -133,24 +157,30 @@ def _judge_usage(answer: Completion) -> Check:
 
 
 async def _check_result(engine: Engine) -> list[Check]:
-    """A turn after a tool's result, and after a call that could not be read."""
+    """A turn after a tool's result, after two at once, and after a call that could not be read."""
     codec = get_codec("fr")
     tool, parameter = codec.tool_names["list_games"], codec.parameter_name("list_games", "city")
     checks = []
-    for name, arguments in (("takes a result", {parameter: CITY}), ("takes back a broken call", '{"')):
-        call = ToolCall(tool, arguments, "call00000")
+    good = {parameter: CITY}
+    for name, written in (
+        ("takes a result", [good]),
+        ("takes two results at once", [good, good]),
+        ("takes back a broken call", ['{"']),
+    ):
+        calls = [ToolCall(tool, arguments, f"call{number:05}") for number, arguments in enumerate(written)]
+        results: list[Message] = [
+            {"role": "tool", "tool_call_id": call.id, "content": f'{{"stade": "{_STADIUM}"}}'} for call in calls
+        ]
         request = _ask(
             f"Dans quel stade joue-t-on à {CITY} ?",
             codec.system_prompt,
-            {"role": "assistant", "content": None, "tool_calls": [call.to_message()]},
-            {"role": "tool", "tool_call_id": call.id, "content": f'{{"stade": "{_STADIUM}"}}'},
+            {"role": "assistant", "content": None, "tool_calls": [call.to_message() for call in calls]},
+            *results,
         )
         try:
             answer = await engine.complete(request)
         except EngineError as problem:
-            checks.append(
-                Check(name, "fail", str(problem), "a chat template that knows tool results (--chat-template)")
-            )
+            checks.append(Check(name, "fail", str(problem), _remedies(engine).template))
             continue
         used = _STADIUM.lower() in str(answer.message.get("content")).lower()
         checks.append(Check(name, "ok", "and used it" if used else f"then it wrote: {_short(answer)}"))
@@ -178,13 +208,14 @@ async def _check_system_prompt(engine: Engine) -> list[Check]:
     if _WORD.lower() in str(answer.message.get("content")).lower():
         return [Check("keeps the system prompt", "ok", _short(answer))]
     found = f"told to say {_WORD}, it wrote: {_short(answer)}"
-    return [Check("keeps the system prompt", "warn", found, "a chat template that knows the role system")]
+    return [Check("keeps the system prompt", "warn", found, _remedies(engine).template)]
 
 
 async def _check_seed(engine: Engine) -> list[Check]:
     name = "honours a seed"
     if engine.describe().get("send_seed") is False:
-        return [Check(name, "warn", "no seed is sent: a run cannot be repeated exactly")]
+        found = "no seed is sent: a run cannot be repeated exactly"
+        return [Check(name, "warn", found, "-o send_seed=true, where the server takes one")]
     messages = _messages("You are a poet.", "Write eight random words.")
     first, second, other = await asyncio.gather(
         *(engine.complete(Request(messages, (), seed, "doctor")) for seed in (11, 11, 12))
@@ -195,7 +226,7 @@ async def _check_seed(engine: Engine) -> list[Check]:
         return [Check(name, "warn", found, "vLLM: VLLM_BATCH_INVARIANT=1; hosted APIs promise no more than their best")]
     if texts[1] == texts[2]:
         found = "different seeds gave the same text: the trials of a query would be alike"
-        return [Check(name, "warn", found, "a temperature above 0 (--temperature), or nothing, if greedy is meant")]
+        return [Check(name, "warn", found, "a temperature above 0: -o temperature=0.7; nothing, if greedy is meant")]
     return [Check(name, "ok", "the same seed gave the same text, another seed another one")]
 
 

@@ -1,7 +1,9 @@
 """`ticket-gym evaluate`: plays the benchmark and prints the scores."""
 
+import asyncio
+import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -61,40 +63,57 @@ def evaluate(
 ) -> None:
     """Play the benchmark with an agent or a model and print the scores."""
     table = None if prices is None else read_prices(prices)
-    player = _choose_player(agent, engine, model, base_url, option, ModelInfo(name=model, family=family, size_b=size))
-    config = make_config(
-        player,
-        languages=read_languages(languages),
-        split=read_split(split),
-        stream_seed=stream_seed,
-        templates=split_names(templates) or None,
-        queries=split_names(queries) or None,
-        count=count,
-        trials=trials,
-        seed=seed,
-        max_steps=max_steps,
-        require_response=require_response,
-        tool_language=read_language(tool_language) if tool_language else None,
-        league=read_language(league) if league else None,
-        model=player.model if isinstance(player, ModelAgent) else None,
-    )
-    if out is not None:
-        _play(config, player, out, concurrency, retry_errors, table)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        _play(config, player, Path(folder) / "run", concurrency, retry_errors, table)
+    info = ModelInfo(name=model, family=family, size_b=size)
+    with _player(agent, engine, model, base_url, option, concurrency, info) as player:
+        config = make_config(
+            player,
+            languages=read_languages(languages),
+            split=read_split(split),
+            stream_seed=stream_seed,
+            templates=split_names(templates) or None,
+            queries=split_names(queries) or None,
+            count=count,
+            trials=trials,
+            seed=seed,
+            max_steps=max_steps,
+            require_response=require_response,
+            tool_language=read_language(tool_language) if tool_language else None,
+            league=read_language(league) if league else None,
+            model=player.model if isinstance(player, ModelAgent) else None,
+        )
+        if out is not None:
+            _play(config, player, out, concurrency, retry_errors, table)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            _play(config, player, Path(folder) / "run", concurrency, retry_errors, table)
 
 
-def _choose_player(
-    agent: str, engine: str, model: str, base_url: list[str] | None, option: list[str] | None, info: ModelInfo
-) -> Agent:
+@contextlib.contextmanager
+def _player(
+    agent: str,
+    engine: str,
+    model: str,
+    base_urls: list[str] | None,
+    options: list[str] | None,
+    concurrency: int,
+    info: ModelInfo,
+) -> Iterator[Agent]:
+    """Who plays; an engine is closed at the end, or a model would go on with messages that nobody waits for."""
     if bool(agent) == bool(engine):
         raise ConfigurationError("say who plays: either --agent (such as oracle) or --engine with --model")
     if agent:
-        if unused := [name for name, value in (("--model", model), ("--base-url", base_url)) if value]:
+        given = (("--model", model), ("--base-url", base_urls), ("--option", options))
+        if unused := [name for name, value in given if value]:
             raise ConfigurationError(f"--agent {agent} has no use for {', '.join(unused)}")
-        return make_agent(agent)
-    return ModelAgent(read_engine(engine, model, base_url, option), info)
+        yield make_agent(agent)
+        return
+    # A client that asks for fewer messages than there are episodes would hold them up.
+    limits = [f"concurrency={concurrency}"] if engine == "openai" else []
+    player = ModelAgent(read_engine(engine, model, base_urls, [*limits, *(options or ())]), info)
+    try:
+        yield player
+    finally:
+        asyncio.run(player.engine.aclose())
 
 
 def _play(

@@ -84,6 +84,8 @@ def read_engine(kind: str, model: str, base_urls: Iterable[str] | None, options:
     if not model:
         raise ConfigurationError(f"--engine {kind} needs --model")
     chosen: dict[str, Any] = dict(map(_read_pair, options or ()))
+    if "model" in chosen:
+        raise ConfigurationError("--option model=...: the model is named by --model")
     if base_urls:
         chosen["base_urls"] = tuple(base_urls)
     return make_engine(kind, model=model, **chosen)

@@ -6,7 +6,9 @@ An engine is made by its kind: `make_engine("openai", model="Qwen/Qwen3-8B", bas
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from ticket_gym.engines.base import RAW_TEXT, REASONING, Completion, Engine, Request, Sampling
 from ticket_gym.engines.local_options import TransformersOptions, VllmOptions
@@ -83,6 +85,9 @@ def make_engine(kind: str, **options: Any) -> Engine:
         raise ConfigurationError(
             f"engine {kind}: no option {', '.join(sorted(unknown))}; there are {', '.join(names + drawn)}"
         )
+    # JSON and TOML know lists only.
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    _check_types(options, get_type_hints(found.options) | get_type_hints(Sampling))
     if chosen := {name: options.pop(name) for name in drawn if name in options}:
         options["sampling"] = Sampling(**chosen)
     try:
@@ -93,3 +98,13 @@ def make_engine(kind: str, **options: Any) -> Engine:
         ) from problem
     engine: Engine = getattr(module, found.name)(found.options(**options))
     return engine
+
+
+def _check_types(options: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Refuse a value of another type: a text such as `no` would count as true, and no range could be checked."""
+    for name, value in options.items():
+        try:
+            TypeAdapter(hints[name]).validate_python(value, strict=True)
+        except ValidationError as problem:
+            said = problem.errors()[0]["msg"].replace("Input should be", "must be", 1)
+            raise ConfigurationError(f"{name}={value!r}: {said}") from problem

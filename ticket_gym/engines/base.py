@@ -4,6 +4,7 @@ An engine knows nothing of tickets or episodes. It is given the conversation as 
 should see of it (`ticket_gym.engines.history`); what comes back keeps the model's own words.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
@@ -87,11 +88,11 @@ class Engine(Protocol):
 
 
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "temperature": (lambda value: value >= 0, "a number from 0"),
+    "temperature": (lambda value: 0 <= value < math.inf, "a number from 0"),
     "top_p": (lambda value: 0 < value <= 1, "above 0 and up to 1"),
     "top_k": (lambda value: value >= 1 or value == -1, "an integer from 1, or -1 for all"),
     "min_p": (lambda value: 0 <= value <= 1, "from 0 to 1"),
-    "repetition_penalty": (lambda value: value > 0, "above 0"),
+    "repetition_penalty": (lambda value: 0 < value < math.inf, "above 0"),
     "presence_penalty": (lambda value: -2 <= value <= 2, "from -2 to 2"),
     "max_tokens": (lambda value: value >= 1, "an integer from 1"),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import openai
 
 from ticket_gym.engines.base import Completion, Request
+from ticket_gym.engines.dialects import NO_JSON
 from ticket_gym.engines.history import sent_messages
 from ticket_gym.engines.options import OPENAI_KEY, OPENAI_URL, ChatApiOptions
 from ticket_gym.engines.overflow import is_context_overflow
@@ -22,6 +23,11 @@ from ticket_gym.errors import ConfigurationError, ContextOverflowError, EngineEr
 from ticket_gym.types import StopReason
 
 _CONNECT_S = 15.0
+_LONGEST_PAGE = 500
+_UNREACHABLE = frozenset({None, 502, 503, 504})
+"""Status of a server that is not there: no answer at all, or that of a gateway before it."""
+_REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed"})
+"""Values of `code` by which a server refuses what a conversation says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +61,11 @@ class ChatApiEngine:
             ConfigurationError: The key that a hosted API needs is not in the environment.
         """
         self.options = options
-        key = _key(options)
-        timeout = openai.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s))
-        self._clients = {
-            url: openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0, timeout=timeout)
-            for url in dict.fromkeys(options.base_urls)
-        }
+        self._key = _key(options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connect()
         self._servers = Servers(tuple(self._clients))
         self._retries = Retries(options.retries, options.backoff_s)
-        self._slots = asyncio.Semaphore(options.concurrency)
         self._rng = random.Random()
         self._style = _style(options)
         self._answered = False
@@ -88,10 +90,16 @@ class ChatApiEngine:
             "send_seed": options.send_seed,
             "reasoning_key": options.reasoning_key,
             "extra_body": dict(options.extra_body),
+            **({} if options.max_tokens_key == "max_tokens" else {"max_tokens_key": options.max_tokens_key}),
         }
 
     async def complete(self, request: Request) -> Completion:
         """The model's next message; see `Engine.complete`."""
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            if self._loop is not None:
+                # Connections and slots belong to the loop of an earlier run, which is closed.
+                self._connect()
+            self._loop = loop
         body = self._body(request)
         async with self._slots:
             return await self._ask(body, request.conversation)
@@ -115,6 +123,15 @@ class ChatApiEngine:
         """Close all connections."""
         for client in self._clients.values():
             await client.close()
+
+    def _connect(self) -> None:
+        options = self.options
+        timeout = openai.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s))
+        self._clients = {
+            url: openai.AsyncOpenAI(base_url=url, api_key=self._key, max_retries=0, timeout=timeout)
+            for url in dict.fromkeys(options.base_urls)
+        }
+        self._slots = asyncio.Semaphore(options.concurrency)
 
     def _body(self, request: Request) -> dict[str, Any]:
         options = self.options
@@ -140,9 +157,10 @@ class ChatApiEngine:
             answer = await self._ask_patiently(url, body)
             if isinstance(answer, Completion):
                 self._answered = True
+                self._servers.answered(url)
                 return answer
             failure = answer
-            if failure.status is not None:
+            if failure.status not in _UNREACHABLE:
                 break
             tried.append(url)
             self._servers.put_down(url, conversation, failure.said)
@@ -152,6 +170,7 @@ class ChatApiEngine:
         raise EngineError(problem)
 
     async def _ask_patiently(self, url: str, body: dict[str, Any]) -> Completion | Failure:
+        most = 0 if self._servers.is_doubted(url) else self._retries.most
         tries = 0
         while True:
             answer = await self._ask_once(url, body)
@@ -160,7 +179,7 @@ class ChatApiEngine:
                 return answer
             if answer.status is not None and (refused := self._judge(url, answer)) is not None:
                 return refused
-            if tries > self._retries.most:
+            if tries > most:
                 return answer
             await asyncio.sleep(self._retries.wait_s(tries, answer.headers, self._rng))
 
@@ -173,14 +192,14 @@ class ChatApiEngine:
             return Failure(said or _reason(problem), problem.status_code, codes, problem.response.headers)
         except openai.APIConnectionError as problem:
             return Failure(_reason(problem))
-        except ValueError:
+        except NO_JSON:
             return Failure("the answer is not JSON", 502)
         if not isinstance(payload, dict):
             return Failure("the answer is not a JSON object", 502)
         completion = read_payload(payload, self._style, as_text=self.options.tool_mode == "text")
         if completion is not None:
             return completion
-        said, codes = _said(payload)
+        said, codes = _said(_failed_choice(payload) or payload)
         status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), 502)
         return Failure(said or "the answer holds no message", status, codes)
 
@@ -189,7 +208,7 @@ class ChatApiEngine:
         said, status = failure.said, failure.status or 0
         if is_context_overflow(said, *failure.codes):
             raise ContextOverflowError(said)
-        if "content_filter" in failure.codes:
+        if _REFUSALS & {code for code in failure.codes if isinstance(code, str)}:
             return Completion({"role": "assistant", "content": None, "refusal": said}, (), StopReason.REFUSED)
         if status in (401, 403):
             raise EngineSetupError(
@@ -208,7 +227,9 @@ class ChatApiEngine:
         problem = f"{url} refuses the request (HTTP {status}): {said}"
         if not self._answered:
             raise EngineSetupError(
-                f"{problem}; a field that the server does not know can be left out (seed, extra body)"
+                f"{problem}; a field that the server does not know can be left out or renamed: seed by "
+                "send_seed=false, max_tokens by max_tokens_key=max_completion_tokens; others come from sampling and "
+                "extra_body"
             )
         raise EngineError(problem)
 
@@ -232,11 +253,19 @@ def _style(options: ChatApiOptions) -> Style | None:
     return next((style for style in STYLES if style == options.style), None)
 
 
+def _failed_choice(payload: Mapping[str, Any]) -> object:
+    """The choice in whose place a server says what went wrong, where it does."""
+    choices = payload.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice if isinstance(choice, dict) and choice.get("error") else None
+
+
 def _said(body: object) -> tuple[str, tuple[object, ...]]:
     """Message and codes of an error body, which is worded in several ways."""
     inner = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(inner, dict):
-        return (inner.strip() if isinstance(inner, str) else ""), ()
+        # Often a page in HTML.
+        return (" ".join(inner.split())[:_LONGEST_PAGE] if isinstance(inner, str) else ""), ()
     said = next((inner[key] for key in ("message", "detail", "error") if inner.get(key)), "")
     return said if isinstance(said, str) else json.dumps(said), (inner.get("code"), inner.get("type"))
 

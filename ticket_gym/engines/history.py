@@ -24,6 +24,8 @@ UNREADABLE_NAME = "unreadable_call"
 RAW_ARGUMENTS = "_raw"
 
 _RECORD_KEYS = (REASONING, RAW_TEXT)
+_DEEPEST = 100
+TOO_DEEP = "[nested too deeply]"
 
 
 def sent_messages(messages: Sequence[Message], reasoning_key: str | None = None) -> list[Message]:
@@ -80,12 +82,17 @@ def decode_arguments(text: str) -> object:
         return text
 
 
-def without_surrogates(value: Any) -> Any:
-    """JSON data whose texts can all be written as UTF-8: half of a surrogate pair becomes U+FFFD."""
+def without_surrogates(value: Any, depth: int = _DEEPEST) -> Any:
+    """JSON data that can be written: half of a surrogate pair becomes U+FFFD, as UTF-8 has no word for it.
+
+    What is nested deeper than any stack is sure to hold becomes `TOO_DEEP`; no tool takes nested values anyway.
+    """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if not isinstance(value, list | dict):
+        return value
+    if not depth:
+        return TOO_DEEP
     if isinstance(value, list):
-        return [without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
-    return value
+        return [without_surrogates(item, depth - 1) for item in value]
+    return {without_surrogates(key): without_surrogates(item, depth - 1) for key, item in value.items()}

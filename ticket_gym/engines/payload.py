@@ -21,8 +21,13 @@ STOPS: Mapping[str, StopReason] = {
     "content_filter": StopReason.REFUSED,
     "safety": StopReason.REFUSED,
     "refusal": StopReason.REFUSED,
+    "sensitive": StopReason.REFUSED,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 """Finish reasons after which a message cannot be acted on."""
+
+FAULTS = frozenset({"error", "abort", "insufficient_system_resource", "network_error"})
+"""Finish reasons by which a server says that it broke off: what there is of the message is none of the model's."""
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 
@@ -42,7 +47,7 @@ def read_payload(payload: Mapping[str, Any], style: Style | None, *, as_text: bo
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     written = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(written, dict) or choice.get("finish_reason") == "error":
+    if not isinstance(choice, dict) or not isinstance(written, dict) or choice.get("finish_reason") in FAULTS:
         return None
     usage = read_usage(payload.get("usage"))
     stop = STOPS.get(str(choice.get("finish_reason")))
@@ -82,7 +87,9 @@ def _content(written: Mapping[str, Any]) -> tuple[str | None, str]:
     content = written.get("content")
     if not isinstance(content, list):
         return content if isinstance(content, str) else None, next(filter(None, thoughts), "")
-    pieces = [piece for piece in content if isinstance(piece, dict)]
+    pieces = [
+        {"text": piece} if isinstance(piece, str) else piece for piece in content if isinstance(piece, str | dict)
+    ]
     texts = [piece["text"] for piece in pieces if isinstance(piece.get("text"), str)]
     thoughts.append("".join(_flat(piece["thinking"]) for piece in pieces if piece.get("thinking")))
     return "".join(texts) or None, next(filter(None, thoughts), "")

@@ -21,7 +21,7 @@ from ticket_gym.records import Usage
 from ticket_gym.types import Message, StopReason
 
 PRESENT = datetime(2025, 1, 1)
-"""What a chat template that asks for the date is told: as the system prompts tell it, so that no prompt changes by day."""
+"""The date that a chat template is told: that of the system prompts, so that no prompt changes by the day."""
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """What chat templates call a message's reasoning."""
 _MARK = "zqxmarkzqx"
@@ -81,6 +81,7 @@ class Prompter:
         template_options: dict[str, Any] | None = None,
         stop_ids: Sequence[int] = (),
         read: Read | None = None,
+        chat_template: str | None = None,
     ) -> None:
         """Look at the chat template.
 
@@ -90,12 +91,14 @@ class Prompter:
             template_options: Further values for the chat template, such as `enable_thinking`.
             stop_ids: Ids that end a message; the tokenizer's own end is always one.
             read: Reads messages before our own reader is asked.
+            chat_template: A template in place of the tokenizer's own, which stays as it is.
 
         Raises:
             EngineSetupError: The template is missing, ignores the tools or the system prompt, or fails.
         """
         own_end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         self._tokenizer = tokenizer
+        self._template = chat_template
         self._style = style
         self._options = template_options or {}
         self.stop_ids = tuple(dict.fromkeys([*own_end, *stop_ids]))
@@ -110,7 +113,7 @@ class Prompter:
         kept = "kept" if self._keeps_reasoning else "rendered anew without the reasoning of earlier messages"
         return {
             "style": self._style,
-            "chat_template_sha256": template_digest(self._tokenizer),
+            "chat_template_sha256": template_digest(self._template or self._tokenizer.chat_template),
             "chat_template_options": self._options,
             "chat_template_date": PRESENT.date().isoformat(),
             "stop_token_ids": list(self.stop_ids),
@@ -214,6 +217,9 @@ class Prompter:
 
     def _apply(self, messages: list[Message], tools: Sequence[dict[str, Any]], open_turn: bool) -> str:
         options = {"strftime_now": PRESENT.strftime, **self._options}
+        if self._template is not None:
+            # Set on the tokenizer it might not arrive: vLLM's hands its work on to copies of itself.
+            options["chat_template"] = self._template
         return str(
             self._tokenizer.apply_chat_template(
                 messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=open_turn, **options
@@ -221,7 +227,7 @@ class Prompter:
         )
 
     def _check_template(self) -> None:
-        if not self._tokenizer.chat_template:
+        if not (self._template or self._tokenizer.chat_template):
             raise EngineSetupError("the model has no chat template: give one that renders tools (chat_template)")
         messages: list[Message] = [{"role": "system", "content": _MARK}, {"role": "user", "content": "?"}]
         try:
@@ -257,9 +263,8 @@ def _stop(sampled: Sampled) -> StopReason | None:
     return StopReason.LENGTH if sampled.cut else None
 
 
-def template_digest(tokenizer: Tokenizer) -> str:
-    """SHA-256 of the chat template, or of all of them where there are several."""
-    template = tokenizer.chat_template
+def template_digest(template: str | dict[str, str]) -> str:
+    """SHA-256 of a chat template, or of all of them where a tokenizer has several."""
     text = template if isinstance(template, str) else json.dumps(template, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -37,8 +37,8 @@ class Retries:
 
     def wait_s(self, tries: int, headers: Mapping[str, str], rng: random.Random) -> float:
         """Seconds to wait after some failed tries: what the server asks for, or else the backoff."""
-        asked = retry_after_s(headers)
-        if asked is not None:
+        # A server that says "at once" has failed all the same: without a wait, all tries would be gone in a moment.
+        if asked := retry_after_s(headers):
             return min(asked, _LONGEST_ASKED_S)
         longest: float = min(self.backoff_s * 2.0 ** min(tries - 1, 30), _LONGEST_BACKOFF_S)
         return longest * rng.uniform(0.5, 1.0)
@@ -66,7 +66,7 @@ class Servers:
 
     The server is chosen by rendezvous hashing: it depends on the conversation's name only, and a server that comes or
     goes moves no conversation but its own. A server that cannot be reached is left out for a minute, and each
-    conversation that moves because of it is logged as a warning.
+    conversation that moves because of it is logged as a warning. After the minute one try shows whether it is back.
     """
 
     urls: Sequence[str]
@@ -84,6 +84,14 @@ class Servers:
         left = [url for url in self.ranked(conversation) if url not in tried]
         up = [url for url in left if self._down.get(url, 0.0) <= time.monotonic()]
         return next(iter(up or left), None)
+
+    def is_doubted(self, url: str) -> bool:
+        """Whether it has not answered since it was left out, while there are others that may be relied on."""
+        return url in self._down and any(other not in self._down for other in self.urls)
+
+    def answered(self, url: str) -> None:
+        """Rely on a server again."""
+        self._down.pop(url, None)
 
     def put_down(self, url: str, conversation: str, reason: str) -> None:
         """Leave a server out for a minute."""

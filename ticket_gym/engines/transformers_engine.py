@@ -3,7 +3,7 @@
 import asyncio
 import importlib.metadata
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,8 +47,7 @@ class TransformersEngine:
         style = style_of(options)
         self.options = options
         self._tokenizer = tokenizer if tokenizer is not None else _load_tokenizer(options)
-        if options.chat_template is not None:
-            self._tokenizer.chat_template = read_template(options.chat_template)
+        template = None if options.chat_template is None else read_template(options.chat_template)
         self._model = model if model is not None else _load_model(options)
         self._sampling = _own_sampling(self._model.generation_config, options.sampling)
         self._context = _context(self._model, options)
@@ -56,7 +55,9 @@ class TransformersEngine:
         if read is not None and not getattr(self._tokenizer, "response_template", None):
             raise EngineSetupError(f"model {options.model!r}: its tokenizer cannot parse responses: use reader=style")
         ends = _stop_ids(self._model.generation_config)
-        self._prompter = Prompter(self._tokenizer, style, dict(options.chat_template_options), ends, read)
+        self._prompter = Prompter(
+            self._tokenizer, style, dict(options.chat_template_options), ends, read, chat_template=template
+        )
         stop_ids = self._prompter.stop_ids
         if not stop_ids:
             raise EngineSetupError(
@@ -94,6 +95,7 @@ class TransformersEngine:
             "sampling": self._sampling.given(),
             "batching": self.options.batching,
             "seeds": "one per message, drawn apart from the batch" if self._continuous is None else "nothing is drawn",
+            **({"model_args": _texts(self.options.model_args)} if self.options.model_args else {}),
             **self._prompter.describe(),
         }
 
@@ -172,12 +174,9 @@ class TransformersEngine:
         prefix = self._tokenizer.decode(list(prompt))
         try:
             parsed = self._tokenizer.parse_response(text, prefix=prefix, tools=list(request.tools))
-        except (ValueError, KeyError, TypeError):
+            calls = tuple(map(_parsed_call, parsed.get("tool_calls") or ()))
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
-        calls = tuple(
-            ToolCall(call["function"]["name"], call["function"].get("arguments"), call.get("id"))
-            for call in parsed.get("tool_calls") or ()
-        )
         message: Message = {"role": "assistant", "content": parsed.get("content") or (None if calls else "")}
         if calls:
             message["tool_calls"] = [call.to_message() for call in calls]
@@ -185,6 +184,14 @@ class TransformersEngine:
             message[REASONING] = thought
         message[RAW_TEXT] = text
         return Completion(message, calls, stop, usage)
+
+
+def _parsed_call(call: dict[str, Any]) -> ToolCall:
+    """A call of the tokenizer's; `KeyError`, `TypeError` or `AttributeError` where it is not in OpenAI's form."""
+    function = call["function"]
+    if not isinstance(function["name"], str):
+        raise TypeError("the name of a function must be a text")
+    return ToolCall(function["name"], function.get("arguments"), call.get("id"))
 
 
 def _fail(futures: Sequence[asyncio.Future[Sampled]], problem: Exception) -> None:
@@ -236,12 +243,18 @@ def _own_sampling(config: Any, chosen: Sampling) -> Sampling:
     values: dict[str, Any] = {name: own[name] for name in _DRAWN if own.get(name) is not None}
     if values.get("top_k") == 0:
         values["top_k"] = -1
+    if own.get("max_new_tokens") is not None:
+        values["max_tokens"] = own["max_new_tokens"]
     return Sampling(**{**values, **chosen.given()})
 
 
 def _stop_ids(config: Any) -> list[int]:
     ends = config.eos_token_id
     return [] if ends is None else list(ends) if isinstance(ends, list | tuple) else [int(ends)]
+
+
+def _texts(arguments: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in sorted(arguments.items())}
 
 
 def _quantization(config: Any) -> str | None:

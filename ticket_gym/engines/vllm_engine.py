@@ -49,12 +49,12 @@ class VllmEngine:
         self._context: int = config.max_model_len
         self._config = config
         tokenizer = self._engine.get_tokenizer()
-        if template is not None:
-            tokenizer.chat_template = template
         own = config.try_get_generation_config()
         self._defaults: dict[str, Any] = config.get_diff_sampling_param()
         try:
-            self._prompter = Prompter(tokenizer, style, dict(options.chat_template_options), _stop_ids(own))
+            self._prompter = Prompter(
+                tokenizer, style, dict(options.chat_template_options), _stop_ids(own), chat_template=template
+            )
         except EngineSetupError:
             self._engine.shutdown()
             raise
@@ -86,6 +86,7 @@ class VllmEngine:
                 "backend": options.distributed_executor_backend,
             },
             "engine_args": {name: str(value) for name, value in sorted(options.engine_args.items())},
+            **({} if options.tokenizer is None else {"tokenizer": options.tokenizer}),
             **self._prompter.describe(),
         }
 
@@ -111,6 +112,8 @@ class VllmEngine:
         )
         output = await self._generate(prompt, parameters, self._replica(request.conversation))
         message = output.outputs[0]
+        if message.finish_reason in ("abort", "error"):
+            raise EngineError(f"vLLM broke the message off ({message.finish_reason}), see its log above")
         cut = message.finish_reason == "length"
         sampled = Sampled(
             list(message.token_ids), cut, cut and (most is None or room < most), output.num_cached_tokens or 0
