@@ -219,6 +219,18 @@ async def test_a_message_cut_off_at_the_limit_ends_the_episode_and_its_calls_are
 
 
 @pytest.mark.parametrize(
+    ("most", "stop"),
+    [(None, StopReason.LENGTH), (2, StopReason.LENGTH), (3, StopReason.CONTEXT_OVERFLOW)],
+)
+async def test_a_message_that_ends_before_its_own_limit_has_filled_the_context(
+    serve: Serve, reply: Reply, most: int | None, stop: StopReason
+) -> None:
+    episode = await play(serve, Script(reply("Je cherche", (), "length")), max_tokens=most)
+    assert episode.usage.completion_tokens == 2
+    assert episode.stop_reason is stop
+
+
+@pytest.mark.parametrize(
     ("finish_reason", "fields"),
     [("content_filter", {}), ("sensitive", {}), ("stop", {"refusal": "I cannot help with that."})],
 )

@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import openai
@@ -198,7 +198,7 @@ class ChatApiEngine:
             return Failure("the answer is not a JSON object", 502)
         completion = read_payload(payload, self._style, as_text=self.options.tool_mode == "text")
         if completion is not None:
-            return completion
+            return _tell_full_context(completion, body.get(self.options.max_tokens_key))
         said, codes = _said(_failed_choice(payload) or payload)
         status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), 502)
         return Failure(said or "the answer holds no message", status, codes)
@@ -251,6 +251,15 @@ def _style(options: ChatApiOptions) -> Style | None:
         except ConfigurationError:
             return None
     return next((style for style in STYLES if style == options.style), None)
+
+
+def _tell_full_context(completion: Completion, most: int | None) -> Completion:
+    """Servers say `length` also where the context window is full: then a message ends before its own limit."""
+    # Some servers count the reasoning apart.
+    written = completion.usage.completion_tokens + completion.usage.reasoning_tokens
+    if completion.stop is StopReason.LENGTH and most is not None and 0 < written < most:
+        return replace(completion, stop=StopReason.CONTEXT_OVERFLOW)
+    return completion
 
 
 def _failed_choice(payload: Mapping[str, Any]) -> object:
