@@ -121,6 +121,9 @@ class ChatApiEngine:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        if self._loop not in (None, asyncio.get_running_loop()):
+            # The connections belonged to the loop of an earlier run, and ended with it.
+            return
         for client in self._clients.values():
             await client.close()
 
