@@ -1,7 +1,7 @@
 # make benchmark   play all queries with the oracle and print the score table
 # make test        the tests, without the slow ones (all of them: make test ARGS='-m ""')
 # make test-models the tests that need torch, transformers, TRL and sb3-contrib (a large download)
-# make learn       train the small model from nothing, twice, and draw its learning curve (about 40 minutes on one core)
+# make learn       train the small model from nothing, twice, and draw its learning curve (about 45 minutes on one core)
 # make check       style, formatting, types and the floors
 # make format      mend what ruff can mend
 # make clean       remove everything that was made here, .venv included
