@@ -15,9 +15,10 @@ from transformers import AutoTokenizer
 from ticket_gym.agents import ModelAgent
 from ticket_gym.engines import Engine, Request, make_engine
 from ticket_gym.errors import ContextOverflowError
+from ticket_gym.records import Trajectory
 from ticket_gym.rollout import play_episode
-from ticket_gym.session import Session
-from ticket_gym.types import Message, StopReason
+from ticket_gym.session import Session, Settings
+from ticket_gym.types import StopReason
 
 MODEL = Path(__file__).parents[1] / "assets" / "models" / "small-en"
 
@@ -58,11 +59,11 @@ async def engine(template: Path) -> AsyncIterator[Engine]:
     await engine.aclose()
 
 
-def _request(index: int = 0, seed: int = 0, text: str = "") -> Request:
-    session = Session(language="en", split="validation", templates=("t01", "t08"))
-    session.reset(session.source.at(index))
+def _request(more: str = "") -> Request:
+    session = Session(language="en")
+    session.reset("t01-01")
     system, user = session.messages
-    return Request([system, {**user, "content": f"{user['content']}{text}"}], session.tools, seed)
+    return Request([system, {**user, "content": f"{user['content']}{more}"}], session.tools)
 
 
 async def test_a_given_template_is_the_one_that_is_rendered(engine: Engine, template: Path) -> None:
@@ -80,29 +81,31 @@ async def test_a_given_template_is_the_one_that_is_rendered(engine: Engine, temp
         assert ((await engine.complete(request)).usage.prompt_tokens == size) is is_rendered
 
 
-async def test_a_seed_decides_what_is_written(engine: Engine) -> None:
-    # Asked for nothing that it knows, the model is in doubt about each token.
-    messages: list[Message] = [
-        {"role": "system", "content": "You are a poet."},
-        {"role": "user", "content": "Write a poem."},
+async def _play(engine: Engine, first_seed: int) -> list[Trajectory]:
+    """Sixteen episodes side by side."""
+    settings = Settings(language="en", split="validation", templates=("t01", "t08"))
+    tasks = [Session(settings).source.at(index) for index in range(16)]
+    agent = ModelAgent(engine)
+    return await asyncio.gather(
+        *(play_episode(Session(settings), agent, task, seed=first_seed + number) for number, task in enumerate(tasks))
+    )
+
+
+async def test_seeds_decide_what_is_written(engine: Engine) -> None:
+    first, again, other = [
+        [[message.get("content") for message in episode.messages] for episode in await _play(engine, seed)]
+        for seed in (0, 0, 1000)
     ]
-    texts = [(await engine.complete(Request(messages, (), seed))).message["raw_text"] for seed in (1, 1, 2, 3)]
-    assert texts[0] == texts[1]
-    assert len(set(texts)) == 3
+    assert first == again != other
 
 
 async def test_a_conversation_that_is_too_long_is_a_context_overflow(engine: Engine) -> None:
     with pytest.raises(ContextOverflowError, match="2048"):
-        await engine.complete(_request(text=" please" * 3000))
+        await engine.complete(_request(" please" * 3000))
 
 
 async def test_episodes_are_played_side_by_side_and_use_the_prefix_cache(engine: Engine) -> None:
-    session = Session(language="en", split="validation", templates=("t01", "t08"))
-    tasks = [session.source.at(index) for index in range(16)]
-    agent = ModelAgent(engine)
-    played = await asyncio.gather(
-        *(play_episode(Session(session.settings), agent, task, seed=number) for number, task in enumerate(tasks))
-    )
+    played = await _play(engine, 0)
     assert all(episode.stop_reason is StopReason.RESPONDED for episode in played)
     assert sum(episode.success for episode in played) >= 8
     assert all(episode.usage.model_calls >= 3 for episode in played if episode.success)
