@@ -170,22 +170,18 @@ class Network(nn.Module):
             Hidden states (batch, places, width), and keys and values of these tokens without the prefix's.
         """
         offset = 0 if before is None else before[0][0].shape[2]
-        batch, length = ids.shape
+        length = ids.shape[1]
         positions = torch.arange(offset, offset + length)
-        mask = torch.ones(length, length, dtype=torch.bool).tril()
-        mask = _as_bias(torch.cat([torch.ones(length, offset, dtype=torch.bool), mask], dim=1))
+        mask = _as_bias(torch.ones(length, length, dtype=torch.bool).tril())
         stream = self.embed_tokens(ids)
         memory: Memory = []
         for number, block in enumerate(self.blocks):
             keys, values = block.keys_and_values(stream, positions)
             memory.append((keys, values))
-            if before is not None:
-                keys = torch.cat([before[number][0].expand(batch, -1, -1, -1), keys], dim=2)
-                values = torch.cat([before[number][1].expand(batch, -1, -1, -1), values], dim=2)
             if wanted is not None and number == len(self.layers) - 1:
                 stream = stream.gather(1, wanted.unsqueeze(-1).expand(-1, -1, stream.shape[2]))
                 positions, mask = positions[wanted].unsqueeze(1), mask[wanted].unsqueeze(1)
-            stream = block(stream, positions, keys, values, mask)
+            stream = block(stream, positions, keys, values, mask, None if before is None else before[number])
         hidden: Tensor = self.norm(stream)
         return hidden, memory
 

@@ -48,7 +48,6 @@ class Training:
         torch.manual_seed(seed)
         self.network = Network(len(tokenizer), plan.shape)
         self._resumed = time.perf_counter()
-        self._optimiser: dict[str, Any] | None = None
         self._claim()
         self._load()
 
@@ -104,8 +103,9 @@ class Training:
         player = Player(self.network, self.tokenizer, settings, self.plan.limits)
         player.clock = self.clock
         optimiser = make_optimiser(self.network, grpo.rate)
-        if self._optimiser is not None:
-            optimiser.load_state_dict(self._optimiser)
+        saved = self._checkpoint() / OPTIMISER
+        if saved.exists():
+            optimiser.load_state_dict(torch.load(saved))
         while self.step < grpo.iterations:
             warm_up(optimiser, grpo.rate, self.step, grpo.warm_up)
             first, self.tasks_seen = self.tasks_seen, self.tasks_seen + groups.tasks
@@ -165,14 +165,13 @@ class Training:
         print(f"[{self._elapsed():6.0f} s] seed {self.seed} {what} {step}: {words}", flush=True)
 
     def _save(self, tasks_seen: int, optimiser: torch.optim.Optimizer | None = None) -> None:
-        """Write a checkpoint; the small file that names it comes last."""
+        """Write a checkpoint; the small file that tells its stage and step comes last."""
         self.tasks_seen = tasks_seen
-        name = f"{self.stage}-{self.step:04d}"
-        save_network(self.network, self.tokenizer, self.folder / name)
+        checkpoint = self._checkpoint()
+        save_network(self.network, self.tokenizer, checkpoint)
         if optimiser is not None:
-            torch.save(optimiser.state_dict(), self.folder / name / OPTIMISER)
+            torch.save(optimiser.state_dict(), checkpoint / OPTIMISER)
         state = {
-            "checkpoint": name,
             "stage": self.stage,
             "step": self.step,
             "tasks_seen": tasks_seen,
@@ -184,6 +183,10 @@ class Training:
             "tokens": self.clock.tokens,
         }
         (self.folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+    def _checkpoint(self) -> Path:
+        """The folder of this stage and step."""
+        return self.folder / f"{self.stage}-{self.step:04d}"
 
     def _claim(self) -> None:
         """Make the folder this plan's; only the number of iterations may grow.
@@ -207,7 +210,4 @@ class Training:
         self.stage, self.step = state["stage"], state["step"]
         self.tasks_seen, self.wall_s, self.learning_s = state["tasks_seen"], state["wall_s"], state["learning_s"]
         self.clock = Clock(state["playing_s"], state["environment_s"], state["episodes"], state["tokens"])
-        checkpoint = self.folder / state["checkpoint"]
-        self.network = load_network(checkpoint)
-        if (checkpoint / OPTIMISER).exists():
-            self._optimiser = torch.load(checkpoint / OPTIMISER)
+        self.network = load_network(self._checkpoint())

@@ -152,6 +152,11 @@ def style_of(options: VllmOptions | TransformersOptions) -> Style:
     return next((style for style in STYLES if style == options.style), None) or style_for(options.model)
 
 
+def as_texts(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments of a library as a run's record keeps them: by name, whatever they are."""
+    return {name: str(value) for name, value in sorted(arguments.items())}
+
+
 def read_template(path: str) -> str:
     """The text of a chat template.
 

@@ -3,7 +3,7 @@
 import asyncio
 import importlib.metadata
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ticket_gym.engines.base import RAW_TEXT, REASONING, Completion, Request, Sampling
 from ticket_gym.engines.batches import BatchGenerator, Row
 from ticket_gym.engines.continuous import ContinuousGenerator
-from ticket_gym.engines.local_options import TransformersOptions, read_template, style_of
+from ticket_gym.engines.local_options import TransformersOptions, as_texts, read_template, style_of
 from ticket_gym.engines.prompting import Prompter, Sampled
 from ticket_gym.errors import ContextOverflowError, EngineError, EngineSetupError
 from ticket_gym.records import Usage
@@ -95,7 +95,7 @@ class TransformersEngine:
             "sampling": self._sampling.given(),
             "batching": self.options.batching,
             "seeds": "one per message, drawn apart from the batch" if self._continuous is None else "nothing is drawn",
-            **({"model_args": _texts(self.options.model_args)} if self.options.model_args else {}),
+            **({"model_args": as_texts(self.options.model_args)} if self.options.model_args else {}),
             **self._prompter.describe(),
         }
 
@@ -251,10 +251,6 @@ def _own_sampling(config: Any, chosen: Sampling) -> Sampling:
 def _stop_ids(config: Any) -> list[int]:
     ends = config.eos_token_id
     return [] if ends is None else list(ends) if isinstance(ends, list | tuple) else [int(ends)]
-
-
-def _texts(arguments: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in sorted(arguments.items())}
 
 
 def _quantization(config: Any) -> str | None:

@@ -17,7 +17,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from ticket_gym.engines.base import Completion, Request
-from ticket_gym.engines.local_options import VllmOptions, read_template, style_of
+from ticket_gym.engines.local_options import VllmOptions, as_texts, read_template, style_of
 from ticket_gym.engines.overflow import is_context_overflow
 from ticket_gym.engines.prompting import Prompter, Sampled
 from ticket_gym.errors import ContextOverflowError, EngineError, EngineSetupError
@@ -85,7 +85,7 @@ class VllmEngine:
                 "data": options.data_parallel_size,
                 "backend": options.distributed_executor_backend,
             },
-            "engine_args": {name: str(value) for name, value in sorted(options.engine_args.items())},
+            "engine_args": as_texts(options.engine_args),
             **({} if options.tokenizer is None else {"tokenizer": options.tokenizer}),
             **self._prompter.describe(),
         }
